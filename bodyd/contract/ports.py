@@ -1,0 +1,207 @@
+"""The ports: what the rooms and the adapters may ask of each other, as Protocols.
+
+An adapter sees nothing else of bodyd. Implementations: BodyPort driver/body.py (in the daemon) and
+client.py (over HTTP); StorePort journal/; ProcessPort execution/; ApprovalPort policy/;
+UpstreamPort adapters/ (a model's server, or the scripted one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from .actions import Action, InputRequest
+from .inventory import Inventory
+from .lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
+from .receipts import Receipt
+from .screenshots import Screenshot, ScreenshotRequest
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class XEndpoint:
+    """Where the body's X server listens, as the daemon reaches it.
+
+    `uid` is the server's: the daemon connects to a socket of that owner alone. `cookie` is the
+    16-byte MIT-MAGIC-COOKIE-1.
+    """
+
+    socket_path: str
+    cookie: bytes = field(repr=False)
+    uid: int
+
+
+class Permit(Protocol):
+    """The right to send, tied to one epoch; asked at the last synchronous point before each atom."""
+
+    @property
+    def valid(self) -> bool:
+        """False from the moment that the lease drains or its epoch moves. Callable from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is asking: a bearer token's scope and stable id (a digest, never the token)."""
+
+    id: str
+    scope: Scope
+
+
+class BodyPort(Protocol):
+    """One body: lease, screenshots, input. Every method raises errors of bodyd.errors."""
+
+    async def status(self) -> Json:
+        """Body id, lease, isolation, display size and component health; never a secret."""
+        ...
+
+    async def acquire(
+        self, request: AcquireRequest, *, caller: Caller, kind: HolderKind = HolderKind.AGENT
+    ) -> Grant:
+        """Take the lease, waiting up to `wait_ms` in a bounded queue.
+
+        Raises:
+            Busy, QueueFull, RecoveryRequired, BodyStopped.
+        Cancellation:
+            Atomic: granted and journalled, or nothing happened.
+        """
+        ...
+
+    async def renew(self, lease_token: str, ttl_ms: int | None = None) -> LeaseView: ...
+
+    async def release(self, lease_token: str) -> LeaseView:
+        """Give the body back; returns once quiescence is proved or recovery is required."""
+        ...
+
+    async def revoke(self, *, caller: Caller, reason: str) -> LeaseView: ...
+
+    async def pause(self, *, caller: Caller, reason: str) -> LeaseView: ...
+
+    async def resume(self, *, caller: Caller, lease_token: str | None = None) -> LeaseView: ...
+
+    async def stop(self, *, caller: Caller, reason: str) -> LeaseView: ...
+
+    async def takeover(self, *, caller: Caller, reason: str) -> Grant: ...
+
+    async def handback(self, *, caller: Caller, lease_token: str) -> LeaseView: ...
+
+    async def recover(self, *, caller: Caller, step: int = 1) -> LeaseView: ...
+
+    async def screenshot(
+        self, request: ScreenshotRequest, *, caller: Caller, lease_token: str | None = None
+    ) -> Screenshot:
+        """Capture; with a lease token the result is bound to that driver's input."""
+        ...
+
+    async def image(self, screenshot_id: str, *, caller: Caller) -> bytes:
+        """The PNG of a kept screenshot."""
+        ...
+
+    async def input(self, request: InputRequest, *, caller: Caller, lease_token: str) -> Receipt:
+        """Run one batch through the door.
+
+        Cancellation:
+            The batch drains at the next atom; its receipt is durable all the same.
+        """
+        ...
+
+    async def receipt(self, request_id: str, *, caller: Caller) -> Receipt: ...
+
+    async def inventory(self, *, caller: Caller) -> Inventory: ...
+
+
+class StorePort(Protocol):
+    """A gateway's durable store: JSON documents by kind and id, images once by content hash."""
+
+    async def put(self, kind: str, key: str, document: Json) -> None: ...
+
+    async def get(self, kind: str, key: str) -> Json | None: ...
+
+    async def delete(self, kind: str, key: str) -> bool: ...
+
+    async def put_image(self, data: bytes) -> str:
+        """Keep *data*; returns its SHA-256 in hex. The same bytes are kept once."""
+        ...
+
+    async def get_image(self, sha256: str) -> bytes | None: ...
+
+
+class UpstreamPort(Protocol):
+    """A model's server, in the shape of OpenAI's Responses API."""
+
+    async def respond(self, request: Mapping[str, Any]) -> Json:
+        """One blocking round: a request body in, a Response object out.
+
+        Raises:
+            Unavailable: no answer could be had; nothing was retried silently.
+        """
+        ...
+
+    def stream(self, request: Mapping[str, Any]) -> AbstractAsyncContextManager[AsyncIterator[Json]]:
+        """The same round as a stream of Responses events; leaving the context cancels it upstream."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessChunk:
+    """Output as it comes: which command of the call, which stream, the text."""
+
+    command: int
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessResult:
+    """`exit_code` is None for a timeout; `omitted_bytes` were cut from the middle."""
+
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    timed_out: bool
+    omitted_bytes: int
+
+
+class ProcessPort(Protocol):
+    """Commands inside the body's shell sandbox, bounded, dead when told to."""
+
+    def run(
+        self,
+        commands: Sequence[str],
+        *,
+        conversation_id: str,
+        timeout_ms: int | None,
+        max_output_length: int | None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[ProcessChunk | ProcessResult]]:
+        """Run in order; the tree of every command dies when the context is left."""
+        ...
+
+
+class Verdict(StrEnum):
+    ALLOW = "allow"
+    APPROVE = "approve"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What someone is asked to approve: bound to conversation, request fingerprint and epoch."""
+
+    approval_id: str
+    conversation_id: str
+    fingerprint: str
+    epoch: int
+    rule: str
+    actions: tuple[Action, ...]
+
+
+class ApprovalPort(Protocol):
+    """Who answers approvals. No hook configured means deny."""
+
+    async def decide(self, request: ApprovalRequest) -> bool:
+        """True only if a person or a configured rule approved exactly this request."""
+        ...
