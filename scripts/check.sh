@@ -1,0 +1,29 @@
+#!/bin/sh
+# Run every gate, name each, and fail if any is not clean. All run, so one call shows all faults.
+set -u
+
+cd "$(dirname "$0")/.."
+PATH=$PWD/.venv/bin:$PATH
+failed=
+
+gate() { # NAME COMMAND...
+    name=$1
+    shift
+    if output=$("$@" 2>&1); then
+        printf 'ok      %s\n' "$name"
+    else
+        printf 'FAILED  %s\n%s\n' "$name" "$output"
+        failed="$failed $name"
+    fi
+}
+
+gate format ruff format --check .
+gate lint ruff check .
+gate async flake8-async --enable=ASYNC bodyd adapters fixtures_site bench scripts tests
+gate types mypy --strict bodyd adapters
+gate walls lint-imports
+
+[ -z "$failed" ] || {
+    printf 'not clean:%s\n' "$failed"
+    exit 1
+}
