@@ -19,7 +19,10 @@ gate() { # NAME COMMAND...
 
 gate format ruff format --check .
 gate lint ruff check .
-gate async flake8-async --enable=ASYNC bodyd adapters fixtures_site bench scripts tests
+# It takes files, not folders. Left out: ASYNC114 (wants every task_status function listed twice) and
+# ASYNC124 (a handler or a port method is async because its caller awaits it).
+# shellcheck disable=SC2046  # no file of ours has a space in its name
+gate async flake8-async --enable=ASYNC --disable=ASYNC114,ASYNC124 $(find bodyd adapters fixtures_site bench scripts tests -name '*.py')
 gate types mypy --strict bodyd adapters
 gate walls lint-imports
 
