@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from bodyd.errors import InvalidRequest, UnknownAction
 
@@ -41,6 +41,15 @@ class Expect(_Action):
     contains: str | None = None
     bounds: Bounds | None = None
     within_ms: Annotated[int, Field(strict=True, ge=0, le=10_000)] = 2_000
+
+    @model_validator(mode="after")
+    def _stated(self) -> Expect:
+        if self.field == "pixels":
+            if self.bounds is None:
+                raise ValueError("`pixels` needs `bounds`")
+        elif self.equals is None and self.contains is None:
+            raise ValueError("state `equals` or `contains`")
+        return self
 
 
 class _Input(_Action):

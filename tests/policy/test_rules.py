@@ -1,0 +1,23 @@
+"""The configured verdicts."""
+
+from __future__ import annotations
+
+from bodyd.contract import actions as a
+from bodyd.contract.ports import Verdict
+from bodyd.policy.rules import Rules, judge
+
+BATCH = [a.Click(x=1, y=1), a.Type(text="x"), a.Wait()]
+
+
+def test_nothing_configured_allows():
+    """The default lets ordinary input through."""
+    assert judge(Rules(), BATCH).verdict is Verdict.ALLOW
+
+
+def test_the_strictest_rule_wins_and_is_named():
+    """A denied action outranks one that could be approved, wherever it stands."""
+    rules = Rules(deny=frozenset({"type"}), approve=frozenset({"*"}))
+    judgement = judge(rules, BATCH)
+    assert (judgement.verdict, judgement.rule, judgement.index) == (Verdict.PERSON, "policy.deny:type", 1)
+    judgement = judge(Rules(approve=frozenset({"wait", "type"})), BATCH)
+    assert (judgement.verdict, judgement.rule, judgement.index) == (Verdict.APPROVE, "policy.approve:type", 1)
