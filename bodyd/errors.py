@@ -62,6 +62,18 @@ class TooLarge(InvalidRequest):
     code, status = "too_large", 413
 
 
+class HeadTooLarge(TooLarge):
+    """Request line and headers are over the limit."""
+
+    code, status = "head_too_large", 431
+
+
+class RequestTimeout(BodydError):
+    """The request did not arrive in time; nothing was done."""
+
+    code, status, retryable = "request_timeout", 408, True
+
+
 class NotFound(BodydError):
     code, status = "not_found", 404
 
@@ -210,6 +222,18 @@ class Unavailable(BodydError):
     """A part of the body does not answer; /readyz says which."""
 
     code, status, retryable = "unavailable", 503, True
+
+
+class TooManyConnections(Unavailable):
+    """Every connection that this listener keeps is in use."""
+
+    code = "too_many_connections"
+
+
+class NotRunning(Unavailable):
+    """Raised by the client: nothing answers where the daemon should be."""
+
+    code = "not_running"
 
 
 class DisplayUnavailable(Unavailable):

@@ -1,0 +1,193 @@
+"""One HTTP connection: Hypercorn's Trio server, narrowed to what this daemon wants of it.
+
+Hypercorn 0.18's `TCPServer` and `H11Protocol` are not public API: the pin in pyproject.toml and
+tests/hostile hold them. Narrowed, because a WebSocket upgrade with data behind it breaks Hypercorn
+(hypercorn#225) and HTTP/2 is not offered; and bounded, because its sends are shielded without a
+deadline, so that a reader who stops reading would hold up a shutdown for ever (hypercorn#106).
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import h11
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+
+from .errors import answer, log, new_request_id, of_status
+from .head import MAX_HEAD
+
+STALLED_SECONDS = 20.0
+"""A reader that takes less than a slice in this time is dropped."""
+SLICE = 64 * 1024
+LINGER_SECONDS = 2.0
+LINGER_BYTES = 64 * 1024 * 1024
+KEEP_ALIVE_SECONDS = 75.0
+
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+
+
+def hypercorn_config() -> Config:
+    """Hypercorn's settings; it opens no sockets and no logs of its own here."""
+    config = Config()
+    config.h11_max_incomplete_size = MAX_HEAD
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.keep_alive_max_requests = 1_000_000
+    config.include_server_header = False
+    config.errorlog = log
+    config.accesslog = None
+    config.startup_timeout = 10.0
+    config.shutdown_timeout = 5.0
+    return config
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1 to origin-form targets alone; refusals in the one error shape."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """No h2c, no prior-knowledge HTTP/2."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if any(name == b"upgrade" for name, _ in request.headers):
+            await self._refuse(404)
+        elif not request.target.startswith(b"/"):
+            await self._refuse(400)
+        else:
+            await super()._create_stream(request)
+
+    async def _send_error_response(self, status_code: int) -> None:
+        await self._refuse(status_code)
+
+    async def _refuse(self, status: int) -> None:
+        """Past h11, whose state no longer matters: the connection ends here."""
+        await self.send(RawData(answer(of_status(status), new_request_id()).to_bytes()))
+        await self.send(Closed())
+
+
+class Connection(TCPServer):
+    """Serves one accepted stream until it ends.
+
+    Cancellation:
+        The request's task is cancelled; what is being sent stops within STALLED_SECONDS, or at once
+        when someone closes the socket.
+    """
+
+    def __init__(
+        self,
+        app: AppWrapper,
+        config: Config,
+        context: WorkerContext,
+        state: LifespanState,
+        stream: trio.SocketStream,
+        *,
+        received: bytes,
+        peer: tuple[str, int] | None,
+    ) -> None:
+        super().__init__(app, config, context, state, stream)  # type: ignore[arg-type]
+        self._socket_stream = stream
+        self._received = received
+        self._peer = peer
+        self._reading = trio.CancelScope()
+        self._closing = False
+
+    async def run(self) -> None:
+        """As TCPServer.run, without TLS, and with what was received already put first."""
+        try:
+            async with TaskGroup() as task_group:
+                self._task_group = task_group
+                self.protocol = _Protocol(  # type: ignore[assignment]
+                    self.app,
+                    self.config,
+                    self.context,
+                    task_group,
+                    ConnectionState(self.state),
+                    False,
+                    self._peer,
+                    None,
+                    self.protocol_send,
+                )
+                await self.idle_task.restart(task_group, self._idle_timeout)
+                await self._read_data()
+                await self.idle_task.stop()  # else this task would stay until the keep-alive ends
+        except OSError:
+            pass  # the peer is gone
+        finally:
+            await trio.aclose_forcefully(self._socket_stream)
+
+    async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, Closed):
+            await self._begin_close()
+            await self.protocol.handle(event)
+        elif not isinstance(event, RawData):
+            await super().protocol_send(event)
+        elif event.data and not self._closing:
+            async with self.send_lock:
+                try:
+                    await self._send_in_slices(event.data)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self.protocol.handle(Closed())
+
+    async def _read_data(self) -> None:
+        """Feed the protocol until the peer or we end it; then let unread input drain.
+
+        Closing over unread input would reset the connection, and with it an answer (a 413, say)
+        that the peer has not read yet. The scope also frees a reader that waits for an app which is
+        done and takes no more of the body.
+        """
+        with self._reading:
+            data = self._received
+            while data:
+                await self.protocol.handle(RawData(data))
+                data = await self._receive()
+        if self._closing:
+            await linger(self._socket_stream)
+        await self.protocol.handle(Closed())
+
+    async def _receive(self) -> bytes:
+        try:
+            return bytes(await self._socket_stream.receive_some(SLICE))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
+    async def _begin_close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._reading.cancel(reason="the server ends this connection")
+            with contextlib.suppress(*_GONE):
+                await self._socket_stream.send_eof()
+
+    async def _send_in_slices(self, data: bytes) -> None:
+        """Send, or give the connection up: half a response is of no use to anyone.
+
+        Shielded, since a send that was cancelled midway leaves the stream in an unknown place.
+        """
+        view = memoryview(data)
+        for start in range(0, len(view), SLICE):
+            with trio.move_on_after(STALLED_SECONDS, shield=True) as patience:
+                await self._socket_stream.send_all(view[start : start + SLICE])
+            if patience.cancelled_caught:
+                log.info("dropped a client that stopped reading")
+                self._socket_stream.socket.close()
+                raise trio.BrokenResourceError("the client stopped reading")
+
+
+async def linger(stream: trio.SocketStream) -> None:
+    """Half-close, read on for a while, close. Bounded by LINGER_SECONDS and LINGER_BYTES.
+
+    Cancellation:
+        Closes at once.
+    """
+    try:
+        with trio.move_on_after(LINGER_SECONDS), contextlib.suppress(*_GONE):
+            await stream.send_eof()
+            left = LINGER_BYTES
+            while left > 0 and (data := await stream.receive_some(SLICE)):
+                left -= len(data)
+    finally:
+        await trio.aclose_forcefully(stream)

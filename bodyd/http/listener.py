@@ -1,0 +1,232 @@
+"""The accept loop: every connection starts here, and none can end the server.
+
+The first request head is read with a bound on time and size. An Upgrade goes to the handler given;
+everything else, with the bytes already received, to connection.py. Shutdown has stages: stop
+accepting, let requests end, cancel them, close their sockets; each is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.trio.lifespan import Lifespan
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import LifespanState
+
+from bodyd.errors import BodydError, NotFound, RequestTimeout, TooManyConnections
+
+from .asgi import App, hide_late_disconnect
+from .connection import Connection, hypercorn_config, linger
+from .errors import answer, log, new_request_id, of_status
+from .head import BadHead, Head, read_head
+from .sockets import open_tcp, unix_socket
+
+UNIX = "bodyd.unix"
+"""Key of an ASGI scope's `state`: True for requests that came over the unix socket."""
+CLOSERS = "bodyd.closers"
+"""Key of an ASGI scope's `state`: a set of functions, called when the server starts to shut down."""
+
+REFUSE_SECONDS = 5.0
+UpgradeHandler = Callable[[trio.SocketStream, Head], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of the accept loop; times in seconds. `connections` is for each listener by itself, so
+    that a flood on TCP leaves the unix socket usable."""
+
+    connections: int = 256
+    head: float = 10.0
+    drain: float = 3.0
+    unwind: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where the server listens: started means that connections are accepted there."""
+
+    port: int | None
+    unix_path: Path | None
+
+
+async def refuse_upgrade(stream: trio.SocketStream, head: Head) -> None:
+    """Until there is a stream to upgrade to: a plain 404."""
+    await _refuse(stream, NotFound(f"nothing here takes an upgrade to {head.header('upgrade')!r:.40}"))
+
+
+async def serve(
+    app: App,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    unix_path: Path | None = None,
+    upgrade: UpgradeHandler = refuse_upgrade,
+    limits: Limits | None = None,
+    task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve *app* until cancelled. `port` None means no TCP, 0 a free port.
+
+    Raises:
+        ConfigError: a socket can't be had; nothing was started.
+    Cancellation:
+        Returns within `drain + unwind` seconds and the app's own shutdown (5 s).
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = []
+        if port is not None:
+            sockets.append(stack.enter_context(contextlib.closing(open_tcp(host, port))))
+        bound = Bound(sockets[0].getsockname()[1] if sockets else None, unix_path)
+        if unix_path is not None:
+            sockets.append(stack.enter_context(unix_socket(unix_path)))
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
+        server = _Server(app, upgrade, limits or Limits())
+        stopping = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.run, listeners, bound, task_status, stopping)
+            try:
+                await trio.sleep_forever()
+            finally:
+                stopping.set()  # the server shields itself, and ends by this alone
+
+
+@contextlib.asynccontextmanager
+async def listen(
+    app: App,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    unix_path: Path | None = None,
+    upgrade: UpgradeHandler = refuse_upgrade,
+    limits: Limits | None = None,
+) -> AsyncIterator[Bound]:
+    """As `serve`, for the length of the context."""
+    async with trio.open_nursery() as nursery:
+        run = partial(serve, app, host=host, port=port, unix_path=unix_path, upgrade=upgrade, limits=limits)
+        try:
+            yield await nursery.start(run)
+        finally:
+            nursery.cancel_scope.cancel(reason="the server is not wanted any more")
+
+
+@dataclass(eq=False)
+class _Server:
+    app: App
+    upgrade: UpgradeHandler
+    limits: Limits
+    live: dict[trio.SocketStream, trio.SocketListener] = field(default_factory=dict)
+    gone: trio.Event = field(default_factory=trio.Event)
+
+    def __post_init__(self) -> None:
+        self.config = hypercorn_config()
+        self.context = WorkerContext(None)
+        self.closers: set[Callable[[], None]] = set()
+        self.state: LifespanState = {CLOSERS: self.closers}
+        self.asgi = ASGIWrapper(hide_late_disconnect(self.app))  # type: ignore[arg-type]
+
+    async def run(
+        self,
+        listeners: list[trio.SocketListener],
+        bound: Bound,
+        task_status: trio.TaskStatus[Bound],
+        stopping: trio.Event,
+    ) -> None:
+        with trio.CancelScope(shield=True):
+            lifespan = Lifespan(self.asgi, self.config, self.state)
+            async with trio.open_nursery() as lifespan_nursery:
+                await lifespan_nursery.start(lifespan.handle_lifespan)
+                await lifespan.wait_for_startup()
+                async with trio.open_nursery() as handlers:
+                    async with trio.open_nursery() as acceptors:
+                        for listener in listeners:
+                            acceptors.start_soon(self._accept, listener, handlers)
+                        task_status.started(bound)
+                        await stopping.wait()
+                        acceptors.cancel_scope.cancel(reason="the server is shutting down")
+                    await self._drain(handlers)
+                await lifespan.wait_for_shutdown()
+                lifespan_nursery.cancel_scope.cancel(reason="the app has shut down")
+
+    async def _accept(self, listener: trio.SocketListener, handlers: trio.Nursery) -> None:
+        async def handle(stream: trio.SocketStream) -> None:
+            await self._handle(stream, listener)
+
+        await trio.serve_listeners(handle, [listener], handler_nursery=handlers)
+
+    async def _drain(self, handlers: trio.Nursery) -> None:
+        await self.context.terminated.set()  # idle connections close, busy ones after their answer
+        for close in tuple(self.closers):
+            close()
+        with trio.move_on_after(self.limits.drain):
+            await self._all_gone()
+        handlers.cancel_scope.cancel(reason="the server is shutting down")
+        with trio.move_on_after(self.limits.unwind):
+            await self._all_gone()
+        for stream in tuple(self.live):  # wakes sends to readers that stopped reading
+            stream.socket.close()
+
+    async def _all_gone(self) -> None:
+        while self.live:
+            self.gone = trio.Event()
+            await self.gone.wait()
+
+    async def _handle(self, stream: trio.SocketStream, listener: trio.SocketListener) -> None:
+        crowded = sum(other is listener for other in self.live.values()) >= self.limits.connections
+        self.live[stream] = listener
+        try:
+            if crowded:
+                await _refuse(stream, TooManyConnections("every connection is in use; try again shortly"))
+            else:
+                await self._converse(stream)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone
+        except* Exception:  # whatever a client did, the others must not notice
+            log.exception("a connection failed")
+        finally:
+            self.live.pop(stream)
+            if not self.live:
+                self.gone.set()
+            await trio.aclose_forcefully(stream)
+
+    async def _converse(self, stream: trio.SocketStream) -> None:
+        try:
+            with trio.fail_after(self.limits.head):
+                head = await read_head(stream)
+        except trio.TooSlowError:
+            await _refuse(stream, RequestTimeout("the request head did not arrive in time"))
+            return
+        except BadHead as exc:
+            await _refuse(stream, of_status(exc.status))
+            return
+        if head is None:
+            return
+        if head.is_upgrade:
+            await self.upgrade(stream, head)
+            return
+        peer = _peer(stream)
+        state: dict[str, Any] = {**self.state, UNIX: peer is None}
+        connection = Connection(
+            self.asgi, self.config, self.context, state, stream, received=head.received, peer=peer
+        )
+        await connection.run()
+
+
+def _peer(stream: trio.SocketStream) -> tuple[str, int] | None:
+    """Who connected; None over a unix socket."""
+    if stream.socket.family == trio.socket.AF_UNIX:
+        return None
+    host, port = stream.socket.getpeername()[:2]
+    return host, port
+
+
+async def _refuse(stream: trio.SocketStream, error: BodydError) -> None:
+    """Answer without any app, and close."""
+    with trio.move_on_after(REFUSE_SECONDS), contextlib.suppress(trio.BrokenResourceError):
+        await stream.send_all(answer(error, new_request_id()).to_bytes())
+    await linger(stream)

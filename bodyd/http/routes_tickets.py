@@ -1,0 +1,41 @@
+"""`/v1/tickets`: a link that works once, so that no bearer token ever stands in a URL."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from quart import Response
+
+from bodyd.contract.lease import Scope
+
+from .routing import PUBLIC, Api
+from .services import read_model, reply, services
+
+
+class TicketRequest(BaseModel):
+    """Body of `POST /v1/tickets`: the scope that whoever opens the link will have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    scope: Scope = Scope.OWNER
+
+
+class RedeemRequest(BaseModel):
+    """Body of `POST /v1/tickets/redeem`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    ticket: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def add(api: Api) -> None:
+    @api.post("/v1/tickets", Scope.OWNER)
+    async def issue() -> Response:
+        wanted = await read_model(TicketRequest)
+        ticket, expires_at = services().tickets.issue(wanted.scope)
+        return reply({"ticket": ticket, "scope": wanted.scope.value, "expires_at": expires_at})
+
+    @api.post("/v1/tickets/redeem", PUBLIC)
+    async def redeem() -> Response:
+        wanted = await read_model(RedeemRequest)
+        token, scope, expires_at = services().tickets.redeem(wanted.ticket)
+        return reply({"token": token, "scope": scope.value, "expires_at": expires_at})
