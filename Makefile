@@ -22,7 +22,7 @@ test: ## set up, run every test (ARGS="tests/lease -x" for some)
 	@exec .venv/bin/python -m pytest $(ARGS)
 
 check: ## format, lint, async rules, types, import walls
-	@scripts/setup.sh --tests
+	@scripts/setup.sh
 	@exec scripts/check.sh
 
 bench: ## measure, side by side with peers (ONLY=engine for one)

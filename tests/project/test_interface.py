@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -31,6 +32,41 @@ def test_ci_runs_make_test() -> None:
     script = ROOT / ".ci/run"
     assert os.access(script, os.X_OK)
     assert script.read_text().rstrip().endswith("exec make test")
+
+
+@pytest.mark.parametrize(("status", "target"), [(0, "run"), (0, "demo"), (3, "demo")])
+def test_the_demos_exit_status_is_makes_verdict(tmp_path: Path, status: int, target: str) -> None:
+    """`make run` and `make demo` fail exactly when the program that they hand over to fails."""
+    _tree(tmp_path, bodyd=f"exit {status}")
+    done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode == 0) == (status == 0)
+
+
+def test_ctrl_c_ends_make_run_without_an_error(tmp_path: Path) -> None:
+    """The interrupt reaches the daemon itself, which ends in its own time; make adds no complaint."""
+    _tree(tmp_path, bodyd='trap "echo ended; exit 0" INT\necho ready\nwhile :; do sleep 0.05; done')
+    with subprocess.Popen(
+        ["make", "run"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as make:
+        assert make.stdout
+        assert make.stdout.readline() == "ready\n"
+        os.killpg(make.pid, signal.SIGINT)  # as a terminal does: to make and to what it runs
+        printed = make.stdout.read()
+    assert printed.splitlines() == ["ended"]
+
+
+def _tree(folder: Path, *, bodyd: str) -> None:
+    shutil.copy(ROOT / "Makefile", folder)
+    for name, body in (("scripts/setup.sh", ""), (".venv/bin/bodyd", bodyd)):
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
 
 
 class Machine:
