@@ -1,0 +1,282 @@
+"""The apps' sandbox, seen from the daemon: what is mounted in it, and the agent that starts programs there.
+
+All that arrives from inside is hostile: messages are bounded, malformed ones end the session, and a
+status is what the inside claims. The one right that comes out is the listening socket that netinit
+sends before any app runs. Its counterparts inside are netinit.py and agent.py.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from bodyd.config import Config
+from bodyd.errors import DisplayUnavailable, IsolationUnavailable
+
+from . import browser, inner_etc, seccomp, window_manager
+from .agent import MAX_MESSAGE
+from .layout import Layout
+from .ledger import children
+from .process import Sandbox, held, start
+from .spec import HOSTNAME, INNER_UID, OURS, Bind, Limits, SandboxSpec, Tmpfs
+from .xauth import authority
+from .xserver import XServer
+
+READY_S = 15.0
+_XAUTH = f"{OURS}/xauth"
+_PYTHON = "/usr/bin/python3"
+_INSIDE = ("netinit.py", "agent.py")
+
+
+class SessionLost(DisplayUnavailable):
+    """The apps' sandbox, or the agent in it, has ended."""
+
+
+class Session:
+    """A live apps' sandbox. `serve` must run for anything to be heard from it."""
+
+    def __init__(self, box: Sandbox, control: trio.socket.SocketType) -> None:
+        self.box = box
+        self.facts: dict[str, Any] = {}
+        self._control = control
+        self._pids: dict[str, int] = {}
+        self._waiting: dict[str, trio.MemorySendChannel[dict[str, Any]]] = {}
+
+    @property
+    def running(self) -> Mapping[str, int]:
+        """Programs by name, with their pid inside."""
+        return self._pids
+
+    async def serve(self) -> None:
+        """Hear the agent until the sandbox ends; then every `run` raises SessionLost, and this returns."""
+        try:
+            while True:
+                event = await self._hear()
+                self._note(event)
+        except SessionLost:
+            pass
+        finally:
+            for channel in self._waiting.values():
+                channel.close()
+            self._pids.clear()
+
+    async def run(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        unlink: Sequence[str] = (),
+    ) -> int:
+        """Start a program under *name* and wait for its end; returns its exit status.
+
+        Args:
+            env: Added to the sandbox's own.
+            unlink: Paths inside that are removed first: locks of an earlier life of the same program.
+        Raises:
+            SessionLost: the sandbox ended, or the program could not be started.
+        Cancellation: the program goes on; only the wait ends.
+        """
+        send, events = trio.open_memory_channel[dict[str, Any]](4)
+        self._waiting[name] = send
+        try:
+            await self._order(
+                op="start", name=name, argv=list(argv), env=dict(env or {}), unlink=list(unlink)
+            )
+            async for event in events:
+                if event["event"] == "exited":
+                    return int(event["status"])
+                if event["event"] == "failed":
+                    raise SessionLost(f"{name} could not be started: {str(event['error'])[:200]}")
+            raise SessionLost(f"{name} ended with its sandbox")
+        finally:
+            self._waiting.pop(name, None)
+            send.close()
+            events.close()
+
+    async def signal(self, name: str, number: signal.Signals) -> None:
+        """Signal a program by name; nothing happens if it does not run."""
+        with suppress(SessionLost):
+            await self._order(op="signal", name=name, signal=int(number))
+
+    def host_pid(self, name: str) -> int | None:
+        """The host's pid of a running program, for diagnostics."""
+        inner = self._pids.get(name)
+        todo = children(self.box.init_pid) if inner is not None else []
+        while todo:
+            pid = todo.pop()
+            with suppress(OSError, ValueError, IndexError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                if int(status.partition("NSpid:")[2].split("\n")[0].split()[1]) == inner:
+                    return pid
+            todo += children(pid)
+        return None
+
+    async def hello(self) -> socket.socket:
+        """The first two messages: netinit's, with the proxy's socket, and that the agent is ready."""
+        space = socket.CMSG_SPACE(4 * 4)
+        data, ancillary, _, _ = await self._control.recvmsg(MAX_MESSAGE, space)
+        fds = array.array("i")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+        listeners = [socket.socket(fileno=fd) for fd in fds]
+        try:
+            self.facts = _decode(data)
+            if (await self._hear())["event"] != "ready" or len(listeners) != 1 or not _listens(listeners[0]):
+                raise SessionLost("the apps' sandbox did not hand out its socket")
+        except BaseException:
+            for listener in listeners:
+                listener.close()
+            raise
+        return listeners[0]
+
+    def _note(self, event: dict[str, Any]) -> None:
+        name = str(event.get("name"))
+        if event["event"] == "started" and isinstance(event.get("pid"), int):
+            self._pids[name] = event["pid"]
+        elif event["event"] == "exited":
+            self._pids.pop(name, None)
+            if not isinstance(event.get("status"), int):
+                raise SessionLost("a malformed message from inside the apps' sandbox")
+        channel = self._waiting.get(name)
+        if channel is not None:
+            with suppress(trio.WouldBlock, trio.BrokenResourceError):
+                channel.send_nowait({"error": "", **event})
+
+    async def _hear(self) -> dict[str, Any]:
+        try:
+            data = await self._control.recv(MAX_MESSAGE)
+        except OSError as exc:
+            raise SessionLost(f"the apps' sandbox is gone: {exc.strerror}") from exc
+        return _decode(data)
+
+    async def _order(self, **order: object) -> None:
+        try:
+            await self._control.send(json.dumps(order).encode())
+        except (OSError, trio.ClosedResourceError) as exc:
+            raise SessionLost("the apps' sandbox is gone") from exc
+
+
+@asynccontextmanager
+async def open_session(
+    config: Config, layout: Layout, x: XServer, *, machine_id: str
+) -> AsyncIterator[tuple[Session, trio.SocketListener]]:
+    """The apps' sandbox, its agent ready and no app started yet, and its way out; dead on leaving.
+
+    Raises:
+        IsolationUnavailable: it could not be built; with what it said.
+        ConfigError: a setting that it needs is wrong.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control = trio.socket.from_stdlib_socket(ours)
+    with control:
+        with theirs:
+            spec = apps_spec(config, layout, x, control=theirs.fileno(), machine_id=machine_id)
+            box = await start(spec, ledger=layout.ledger)
+        async with held(box, ledger=layout.ledger):
+            session = Session(box, control)
+            listener = await _hello(session)
+            async with trio.SocketListener(trio.socket.from_stdlib_socket(listener)) as way_out:
+                yield session, way_out
+
+
+async def _hello(session: Session) -> socket.socket:
+    with trio.move_on_after(READY_S) as scope:
+        try:
+            return await session.hello()
+        except SessionLost as exc:
+            raise IsolationUnavailable(f"{exc.message}: {await session.box.last_words()}") from exc
+    assert scope.cancelled_caught
+    raise IsolationUnavailable(
+        f"the apps' sandbox was not ready within {READY_S:.0f} s: {await session.box.last_words()}"
+    )
+
+
+def apps_spec(config: Config, layout: Layout, x: XServer, *, control: int, machine_id: str) -> SandboxSpec:
+    """What the apps see of the world."""
+    desktop = config.desktop
+    more = browser.roots(desktop.browser) if desktop.browser else ()
+    inside = Path(__file__).parent
+    files = {f"{OURS}/{name}": (inside / name).read_bytes() for name in _INSIDE}
+    files[_XAUTH] = authority(x.cookie, hostname=HOSTNAME)
+    files |= inner_etc.files(machine_id, desktop.timezone) | window_manager.files()
+    files |= browser.policy_files(desktop.start_url)
+    runtime = f"/run/user/{INNER_UID}"
+    limits = Limits()
+    return SandboxSpec(
+        name="apps",
+        argv=(
+            *(_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(control), str(limits.processes)),
+            *("/usr", *more, "--", "agent"),
+        ),
+        uid=layout.uids.apps if layout.uids.drop else None,
+        seccomp=seccomp.browser_filter(),
+        nested_userns=True,
+        scratch=(
+            Tmpfs("/dev/shm", desktop.shm_bytes, 0o1777),
+            Tmpfs("/tmp", desktop.tmp_bytes, 0o1777),
+            Tmpfs("/tmp/.X11-unix", 4096, sealed=True),
+            Tmpfs(runtime, 16 * 1024 * 1024, 0o700),
+            Tmpfs("/var/tmp", 64 * 1024 * 1024, 0o1777),
+        ),
+        binds=(
+            Bind(str(layout.home), "/home/user", writable=True),
+            Bind(str(x.socket), "/tmp/.X11-unix/X0"),
+            *(Bind(root, root) for root in more),
+        ),
+        files=files,
+        limits=limits,
+        links=inner_etc.links(desktop.timezone),
+        env={
+            **inner_etc.environment(desktop.timezone, desktop.locale),
+            "DISPLAY": ":0",
+            "XAUTHORITY": _XAUTH,
+        },
+        chdir="/home/user",
+        pass_fds=(control,),
+    )
+
+
+def machine_id(private: Path) -> str:
+    """The body's own machine id: made once, then kept."""
+    path = private / "machine-id"
+    with suppress(FileNotFoundError):
+        kept = path.read_text().strip()
+        if len(kept) == 32:
+            return kept
+    made = secrets.token_hex(16)
+    path.write_text(made + "\n")
+    os.chmod(path, 0o600)
+    return made
+
+
+def _decode(data: bytes) -> dict[str, Any]:
+    if not data:
+        raise SessionLost("the apps' sandbox has ended")
+    try:
+        event = json.loads(data)
+    except ValueError as exc:
+        raise SessionLost("a malformed message from inside the apps' sandbox") from exc
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise SessionLost("a malformed message from inside the apps' sandbox")
+    return event
+
+
+def _listens(sock: socket.socket) -> bool:
+    """What was sent must be a listening TCP socket, whatever else it could be."""
+    return (
+        sock.family == socket.AF_INET
+        and sock.type == socket.SOCK_STREAM
+        and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+    )
