@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from quart_trio import QuartTrio
 
-from bodyd import errors
+from bodyd import errors, http
 from bodyd.config import Config
+from bodyd.contract import actions
+from bodyd.http.routing import Api
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -67,6 +72,26 @@ def test_every_error_code_is_documented() -> None:
         leaf.code: [str(leaf.status), "yes" if leaf.retryable else "no"] for leaf in leaves(errors.BodydError)
     }
     assert documented == actual
+
+
+def test_every_route_is_documented_with_its_scope() -> None:
+    """docs/reference/http-api.md has a row for each route, with the scope that it needs, and no other."""
+    api = Api(QuartTrio("routes"))
+    for module in pkgutil.iter_modules(http.__path__, "bodyd.http."):
+        if module.name.startswith("bodyd.http.routes_"):
+            importlib.import_module(module.name).add(api)
+    documented = {
+        route: cells[0].split(",")[0]
+        for route, cells in rows("reference/http-api.md").items()
+        if route.startswith(("GET", "POST"))
+    }
+    assert documented == {f"{method} {path}": needs.value for method, path, needs in api.table()}
+
+
+def test_every_input_type_is_documented() -> None:
+    """docs/reference/http-api.md names each type of input that the door takes."""
+    page = (DOCS / "reference/http-api.md").read_text()
+    assert sorted(kind for kind in actions.TYPES if f"`{kind}`" not in page) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
