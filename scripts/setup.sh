@@ -35,7 +35,7 @@ elsewhere() {
 setup: install these yourself, then run make again:
   Debian 12, 13    apt-get install $1
   Ubuntu 24.04     the same without chromium, which is a snap there and can't run in the body:
-                   install a Chromium-family browser from a .deb and name it ([desktop] browser)
+                   install Chrome, Brave or Edge from its maker and name it ([desktop] browser)
   Fedora           dnf install bubblewrap xorg-x11-server-Xvfb xkbcomp xkeyboard-config openbox
                    chromium util-linux dejavu-sans-fonts liberation-fonts
                    google-noto-sans-cjk-fonts google-noto-color-emoji-fonts
