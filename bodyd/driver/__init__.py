@@ -1,0 +1,1 @@
+"""The one door: admission, dispatch and verification of every input, whoever sends it."""

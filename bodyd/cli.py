@@ -1,0 +1,213 @@
+"""`bodyd`: the command line. Each subcommand is one function; errors say what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bodyd import __version__
+from bodyd.config import Config, load
+from bodyd.errors import BodydError, ConfigError
+
+if TYPE_CHECKING:
+    from bodyd.client import BodyClient
+
+EPILOG = """\
+a first look:
+  bodyd doctor            what this machine lacks, and the fix
+  bodyd demo              a body, a scripted model, honest receipts
+  bodyd up                a body that serves until Ctrl-C
+  bodyd screenshot a.png  what it shows now
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The entry point of the `bodyd` command; exits with the command's status."""
+    args = _parser().parse_args(argv)
+    try:
+        status = args.run(args)
+    except BodydError as exc:
+        print(f"bodyd: {exc.message}", file=sys.stderr)
+        status = 2 if isinstance(exc, ConfigError) else 1
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bodyd",
+        description="One isolated Linux desktop, one driver at a time, receipts that never lie.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"bodyd {__version__}")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="configuration (default: /etc/bodyd/bodyd.toml if it exists)",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        return command
+
+    add("up", _up, "Start the daemon and its body, and serve until Ctrl-C.")
+    demo = add("demo", _demo, "Start a body and a small site, and let a scripted model work on it.")
+    demo.add_argument("--seed", type=int, default=1, help="lays out, colours and scales the site (default 1)")
+    demo.add_argument("--panel-open", action="store_true", help="start with the Filters panel already open")
+    demo.add_argument("--serve", action="store_true", help="go on serving afterwards, until Ctrl-C")
+    demo.add_argument("--out", type=Path, default=Path("demo-out"), help="where before.png and after.png go")
+    status = add("status", _status, "Say who drives, and how the body is.")
+    status.add_argument("--json", action="store_true", help="the whole answer of GET /v1/status")
+    shot = add("screenshot", _screenshot, "Save what the body shows as a PNG.")
+    shot.add_argument("file", type=Path, help="where to write it; - for standard output")
+    shot.add_argument("--cursor", action="store_true", help="draw the pointer in")
+    doctor = add("doctor", _doctor, "Probe whether a body can run here, and say the fix for what is missing.")
+    doctor.add_argument("--json", action="store_true", help="for programs")
+    token = add("token", _token, "Show a bearer token, or print a one-use link to the console.")
+    token.add_argument(
+        "what",
+        choices=["owner", "driver", "viewer", "link"],
+        help="a scope's token, or `link` for a console link",
+    )
+    stop = add(
+        "stop", _stop, "Stop the driver at once: keys up, nothing more is sent until the owner resumes."
+    )
+    stop.add_argument(
+        "--reason", default="stopped from the command line", help="for the audit and the driver"
+    )
+    add("resume", _resume, "Let drivers in again after a stop or a pause.")
+    recover = add("recover", _recover, "Bring the body out of recovery_required.")
+    recover.add_argument(
+        "--step",
+        type=int,
+        choices=[1, 2, 3],
+        default=1,
+        help="1: release all keys and buttons, read back (default); 2: new connections; "
+        "3: restart the display (apps are lost)",
+    )
+    audit = add("audit", _audit, "Verify the audit's hash chain, or show its end.")
+    audit.add_argument("what", choices=["verify", "tail"])
+    audit.add_argument("-n", type=int, default=20, help="how many entries `tail` shows (default 20)")
+    return parser
+
+
+def _config(args: argparse.Namespace) -> Config:
+    return load(args.config)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _up(args: argparse.Namespace) -> int:
+    from bodyd import daemon
+
+    return daemon.run(_config(args), report=_say)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from bodyd import daemon
+
+    return daemon.run_demo(
+        _config(args), seed=args.seed, panel_open=args.panel_open, stay=args.serve, out=args.out, report=_say
+    )
+
+
+def _call(args: argparse.Namespace, ask: Callable[[BodyClient], Any], scope: str = "owner") -> Any:  # noqa: ANN401
+    """Run one conversation with the running daemon over its unix socket."""
+    import trio
+
+    from bodyd.client import BodyClient
+    from bodyd.http.tokens import read_token
+
+    config = _config(args)
+
+    async def talk() -> Any:  # noqa: ANN401
+        token = read_token(config.state / "private", scope)
+        async with BodyClient(socket_path=config.api_socket, token=token) as client:
+            return await ask(client)
+
+    return trio.run(talk)
+
+
+def _status(args: argparse.Namespace) -> int:
+    status = _call(args, lambda client: client.status())
+    if args.json:
+        print(json.dumps(status, indent=2))
+        return 0
+    lease = status["lease"]
+    print(f"body     {status['body_id']}  {status['display']['width']}x{status['display']['height']}")
+    print(
+        f"lease    {lease['state']}  epoch {lease['epoch']}"
+        + (f"  ({lease['reason']})" if lease["reason"] else "")
+    )
+    if lease["claim"]:
+        print(f"driver   {lease['claim']['kind']}  {lease['claim']['conversation_id']}")
+    for name, part in status["components"].items():
+        print(f"{name:<8} {part['state']}")
+    return 0
+
+
+def _screenshot(args: argparse.Namespace) -> int:
+    from bodyd.contract.screenshots import ScreenshotRequest
+
+    async def ask(client: BodyClient) -> bytes:
+        shot = await client.screenshot(ScreenshotRequest(cursor=args.cursor))
+        return await client.image(shot.screenshot_id)
+
+    png: bytes = _call(args, ask)
+    if str(args.file) == "-":
+        sys.stdout.buffer.write(png)
+    else:
+        args.file.write_bytes(png)
+        print(f"{args.file}: {len(png)} bytes")
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from bodyd.desktop import doctor
+
+    return doctor.main(_config(args), as_json=args.json)
+
+
+def _token(args: argparse.Namespace) -> int:
+    from bodyd.http.tokens import read_token
+
+    if args.what == "link":
+        print(_call(args, lambda client: client.console_link()))
+    else:
+        print(read_token(_config(args).state / "private", args.what))
+    return 0
+
+
+def _stop(args: argparse.Namespace) -> int:
+    view = _call(args, lambda client: client.stop(reason=args.reason))
+    print(f"lease {view.state}, epoch {view.epoch}; `bodyd resume` lets drivers in again")
+    return 0
+
+
+def _resume(args: argparse.Namespace) -> int:
+    view = _call(args, lambda client: client.resume())
+    print(f"lease {view.state}, epoch {view.epoch}")
+    return 0
+
+
+def _recover(args: argparse.Namespace) -> int:
+    view = _call(args, lambda client: client.recover(step=args.step))
+    print(f"lease {view.state}, epoch {view.epoch}")
+    return 0 if view.state != "recovery_required" else 1
+
+
+def _audit(args: argparse.Namespace) -> int:
+    from bodyd.journal import audit
+
+    return audit.main(_config(args).state / "private", what=args.what, count=args.n)

@@ -1,0 +1,199 @@
+"""The daemon: one body, composed from its rooms, from the first file lock to the last kill.
+
+Entry order is the reverse of exit order: HTTP stops first, then the door and the lease, then the
+display, then the desktop, the journal last.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from bodyd.client import BodyClient
+from bodyd.clock import Clock
+from bodyd.config import Config
+from bodyd.contract.ends import End
+from bodyd.contract.lease import LeaseState, Scope
+from bodyd.desktop.desktop import open_desktop
+from bodyd.driver.body import Body, open_body
+from bodyd.http.app import Services, create_app
+from bodyd.http.listener import listen
+from bodyd.http.tokens import Tokens
+from bodyd.journal.journal import open_journal
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A daemon that serves: where, and its parts."""
+
+    config: Config
+    port: int
+    body: Body
+    tokens: Tokens
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.config.http.host}:{self.port}"
+
+    def client(self, scope: Scope = Scope.OWNER) -> BodyClient:
+        """A client of the public API, over the unix socket."""
+        return BodyClient(socket_path=self.config.api_socket, token=self.tokens.token(scope))
+
+
+async def serve(
+    config: Config, *, report: Report, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run one body until cancelled; started once it serves.
+
+    Raises:
+        IsolationUnavailable: the wall can't be built here; nothing was started.
+        ConfigError: another daemon owns the body, or a setting can't be used.
+        JournalUnavailable: the state directory can't be written, or what is in it is damaged.
+    Cancellation:
+        The browser is asked to end first, then every process is killed; nothing is left.
+    """
+    clock = Clock()
+    async with open_desktop(config, report=report) as desktop:
+        private = config.state / "private"
+        key = secret(private / "audit.key").encode()
+        body_id = f"body_{secret(private / 'body.id')[:20]}"
+        async with (
+            open_journal(private, clock=clock, settings=config.journal, key=key) as journal,
+            open_body(config, body_id=body_id, desktop=desktop, journal=journal, clock=clock) as body,
+        ):
+            for receipt in journal.recovered:
+                report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
+            tokens = Tokens.load_or_create(private)
+            app = create_app(
+                Services(body=body, tokens=tokens, config=config, clock=clock, events=body.events)
+            )
+            async with listen(
+                app, host=config.http.host, port=config.http.port, unix_path=config.api_socket
+            ) as bound:
+                task_status.started(Running(config, bound.port or 0, body, tokens))
+                await trio.sleep_forever()
+
+
+def run(config: Config, *, report: Report) -> int:
+    """`bodyd up`: serve until SIGINT or SIGTERM; returns the exit status."""
+
+    async def main(running: Running) -> int:
+        lease = running.body.lease()
+        if lease.state is LeaseState.RECOVERY_REQUIRED:
+            report(f"the lease needs recovery ({lease.reason}): run `bodyd recover`")
+        await _announce(running, report)
+        await trio.sleep_forever()
+
+    return _serving(config, main, report)
+
+
+def run_demo(config: Config, *, seed: int, panel_open: bool, stay: bool, out: Path, report: Report) -> int:
+    """`bodyd demo`: a body, the fixture site and a scripted model; 0 only if the grader agrees."""
+    from bodyd import demo
+
+    site = demo.Site.load(seed=seed, panel_open=panel_open)
+
+    async def main(running: Running) -> int:
+        await _recover(running, report)
+        async with running.client() as client:
+            end = await demo.run(client, site, out=out, report=report)
+        if stay:
+            await _announce(running, report)
+            await trio.sleep_forever()
+        return 0 if end is End.COMPLETED else 1
+
+    return _serving(site.configure(config), main, report, beside=site.serve)
+
+
+def _serving(
+    config: Config,
+    main: Callable[[Running], Awaitable[int]],
+    report: Report,
+    *,
+    beside: Callable[..., Awaitable[None]] | None = None,
+) -> int:
+    """Run *main* with a daemon until it returns or a signal ends it; errors come out bare."""
+
+    async def everything() -> int:
+        status = 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_on_signal, nursery.cancel_scope, report)
+            if beside is not None:
+                await nursery.start(beside)
+            running = await nursery.start(_serve, config, report)
+            status = await main(running)
+            nursery.cancel_scope.cancel(reason="done")
+        return status
+
+    try:
+        return trio.run(everything)
+    except BaseExceptionGroup as group:
+        raise _only(group) from None
+
+
+async def _serve(
+    config: Config, report: Report, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
+) -> None:
+    await serve(config, report=report, task_status=task_status)
+
+
+async def _cancel_on_signal(scope: trio.CancelScope, report: Report) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            report(f"{signal.Signals(number).name}: stopping …")
+            scope.cancel(reason=f"signal {number}")
+            break
+
+
+async def _announce(running: Running, report: Report) -> None:
+    async with running.client() as client:
+        link = await client.console_link(running.url)
+    report(f"serving on {running.url} and {running.config.api_socket}")
+    report(f"console  {link}")
+    report("         (the link works once, within five minutes; `bodyd token link` prints another)")
+    report("Ctrl-C ends it")
+
+
+async def _recover(running: Running, report: Report) -> None:
+    """After a kill, the lease's claim needs recovery: release all and read back, and say so."""
+    lease = running.body.lease()
+    if lease.state is not LeaseState.RECOVERY_REQUIRED:
+        return
+    report(f"the last run ended without a release ({lease.reason}): releasing all keys, reading back …")
+    async with running.client() as client:
+        view = await client.recover(step=1)
+    report(f"recovered: the lease is {view.state.value}")
+
+
+def secret(path: Path) -> str:
+    """The hex secret in *path*, made at the first start (0600), never overwritten.
+
+    The caller holds the body's lock, so that nobody else makes it at the same time.
+    """
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        text = secrets.token_hex(32)
+        fresh = path.with_suffix(".new")
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(path)
+        return text
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error of a group, bare; a group of several stays as it is."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found

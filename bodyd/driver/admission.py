@@ -1,0 +1,141 @@
+"""What a batch must satisfy before anything is sent: screenshot, coordinates, binding. Pure.
+
+The counterpart is dispatcher.py, which feeds it the facts of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bodyd.contract import actions as a
+from bodyd.contract.atoms import Atom, plan
+from bodyd.contract.geometry import Bounds, Point, Size, image_to_body
+from bodyd.contract.inventory import Window
+from bodyd.contract.screenshots import Screenshot
+from bodyd.errors import OutOfBounds, StaleScreenshot
+
+_FRESH = "take a fresh screenshot and look again; nothing was sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A screenshot as bound to a driver: it also remembers the screen that it was taken of."""
+
+    shot: Screenshot
+    screen: tuple[int, int]
+    """(server generation, geometry serial): another value means that every pixel may have moved."""
+    popups: tuple[Window, ...] = ()
+    """Menus and lists that were open in it: override-redirect windows, which no client list has."""
+
+    def top_at(self, point: Point) -> Window | None:
+        """What would have got a click at *point* of the screen when the screenshot was taken."""
+        return pointer_target(self.popups, point) or pointer_target(self.shot.windows, point)
+
+
+def needs_sight(actions: Sequence[a.Action]) -> bool:
+    """Whether the batch has input that is meant for something seen."""
+    return any(isinstance(x, (*a.POINTER_TYPES, *a.KEYBOARD_TYPES)) for x in actions)
+
+
+def check_sight(
+    request: a.InputRequest, latest: Sight | None, *, epoch: int, screen: tuple[int, int]
+) -> Sight | None:
+    """The screenshot that the batch is bound to; None where it needs none.
+
+    Raises:
+        StaleScreenshot: it names another than the latest given to this driver, or one of another
+            epoch or screen size, or none was ever given.
+    """
+    if request.screenshot_id is None and (request.binding == "none" or not needs_sight(request.inputs)):
+        return None
+    if latest is None:
+        raise StaleScreenshot(f"no screenshot was given to this driver yet; {_FRESH}", param="screenshot_id")
+    if request.screenshot_id not in (None, latest.shot.screenshot_id):
+        raise StaleScreenshot(
+            f"{request.screenshot_id!r} is not the latest screenshot given to this driver; {_FRESH}",
+            param="screenshot_id",
+            latest_screenshot_id=latest.shot.screenshot_id,
+        )
+    if latest.shot.epoch != epoch:
+        raise StaleScreenshot(f"the screenshot is of another lease epoch; {_FRESH}", param="screenshot_id")
+    if latest.screen != screen:
+        raise StaleScreenshot(
+            f"the screen was resized or restarted since the screenshot; {_FRESH}", param="screenshot_id"
+        )
+    return latest
+
+
+def plan_batch(
+    actions: Sequence[a.Action], sight: Sight | None, screen: Size
+) -> tuple[tuple[Atom, ...], ...]:
+    """The atoms of every input, mapped to the body's screen, before the first is sent.
+
+    Without a screenshot (binding "none"), coordinates are the screen's own.
+
+    Raises:
+        OutOfBounds: a coordinate outside the image or off the screen; names the input.
+    """
+    image = sight.shot.size if sight else screen
+    bounds = sight.shot.bounds if sight else Bounds(x=0, y=0, width=screen.width, height=screen.height)
+    whole = Bounds(x=0, y=0, width=screen.width, height=screen.height)
+    planned = []
+    for index, action in enumerate(actions):
+
+        def to_body(x: int, y: int, index: int = index) -> Point:
+            point = image_to_body(x, y, image, bounds, param=f"inputs[{index}]")
+            if not whole.contains(point):
+                raise OutOfBounds(
+                    f"({x}, {y}) of the screenshot is at ({point.x}, {point.y}), off the body's screen",
+                    param=f"inputs[{index}]",
+                )
+            return point
+
+        planned.append(plan(action, to_body))
+    return tuple(planned)
+
+
+def pointer_target(windows: Sequence[Window], point: Point) -> Window | None:
+    """The top-most window at *point*, in screen pixels."""
+    hits = [w for w in windows if not w.minimised and w.bounds.contains(point)]
+    return max(hits, key=lambda w: w.stacking, default=None)
+
+
+def check_pointer(
+    seen: Window | None, now: Window | None, *, index: int, opened: frozenset[int] = frozenset()
+) -> None:
+    """The same top-level window, at the same place, is still on top at that point.
+
+    `opened` are windows that an earlier input of the same batch opened or moved to the front: they
+    count as its target.
+
+    Raises:
+        StaleScreenshot: something else would get the click.
+    """
+    if now is not None and now.id in opened:
+        return
+    if seen is None and now is None:
+        return
+    if seen is None or now is None or seen.id != now.id:
+        raise StaleScreenshot(
+            f"inputs[{index}]: another window is at that point now; {_FRESH}", param=f"inputs[{index}]"
+        )
+    if seen.bounds != now.bounds:
+        raise StaleScreenshot(
+            f"inputs[{index}]: the window there was moved or resized; {_FRESH}", param=f"inputs[{index}]"
+        )
+
+
+def check_keyboard(
+    seen: Window | None, now: Window | None, *, index: int, moved_to: frozenset[int] = frozenset()
+) -> None:
+    """The active window is the screenshot's, or one that this batch's own input activated.
+
+    Raises:
+        StaleScreenshot: the keys would go elsewhere.
+    """
+    if (now.id if now else None) == (seen.id if seen else None) or (now and now.id in moved_to):
+        return
+    raise StaleScreenshot(
+        f"inputs[{index}]: another window has the keyboard now; {_FRESH}", param=f"inputs[{index}]"
+    )

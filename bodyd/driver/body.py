@@ -1,0 +1,250 @@
+"""The body as everyone else sees it: BodyPort over lease, door, screens and desktop.
+
+Composes the rooms below it; holds no rules of its own but who may ask for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import trio
+
+from bodyd import __version__
+from bodyd.clock import Clock
+from bodyd.config import Config
+from bodyd.contract.actions import InputRequest
+from bodyd.contract.inventory import App, Inventory
+from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
+from bodyd.contract.ports import Caller, XEndpoint
+from bodyd.contract.receipts import Receipt
+from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
+from bodyd.errors import DisplayUnavailable, JournalUnavailable, NotFound, PersonDriving
+from bodyd.journal.journal import Journal
+from bodyd.lease.manager import LeaseManager
+from bodyd.policy.rules import Rules
+
+from .door import Door
+from .events import Events
+from .live import LiveDisplay
+from .screens import Screens
+
+HEALTH_SECONDS = 1.0
+
+
+class DesktopPort(Protocol):
+    """What the body needs of desktop/: the X server that runs, what runs in it, and restarts."""
+
+    @property
+    def x(self) -> XEndpoint: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def isolation(self) -> dict[str, Any]: ...
+
+    def components(self) -> dict[str, dict[str, Any]]: ...
+
+    def apps_running(self, name: str) -> bool: ...
+
+    async def wait_generation(self, after: int) -> int: ...
+
+    async def restart_display(self) -> None: ...
+
+
+@asynccontextmanager
+async def open_body(
+    config: Config, *, body_id: str, desktop: DesktopPort, journal: Journal, clock: Clock
+) -> AsyncIterator[Body]:
+    """The body, ready: display open, lease loaded, unfinished requests reconciled.
+
+    Raises:
+        DisplayUnavailable, JournalUnavailable: it is not to be had.
+    """
+    body = Body(config, body_id=body_id, desktop=desktop, journal=journal, clock=clock)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(body.run)
+        try:
+            yield body
+        finally:
+            nursery.cancel_scope.cancel(reason="the body closes")
+
+
+class Body:
+    """One body (implements contract.ports.BodyPort, method for method)."""
+
+    def __init__(
+        self, config: Config, *, body_id: str, desktop: DesktopPort, journal: Journal, clock: Clock
+    ) -> None:
+        self.body_id = body_id
+        self._config = config
+        self._desktop = desktop
+        self._journal = journal
+        self._clock = clock
+        self.events = Events()
+        self._live = LiveDisplay(self._endpoint, self._moved)
+        self._screens = Screens(live=self._live, journal=journal, clock=clock)
+        self._door = Door(
+            leases=lambda: self._leases,
+            journal=journal,
+            live=self._live,
+            screens=self._screens,
+            rules=Rules(deny=frozenset(config.policy.deny), approve=frozenset(config.policy.approve)),
+            clock=clock,
+            announce=self.events.publish,
+        )
+        self._leases = LeaseManager(
+            body_id=body_id,
+            store=journal,
+            clock=clock,
+            quiesce=self._door.quiesce,
+            announce=self.events.publish,
+            queue=config.lease.queue,
+            recover_steps={1: self._door.quiesce, 2: self._recover_connections, 3: self._recover_display},
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the display, the lease and the door; started once all three are ready."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._live.run)
+            await nursery.start(self._door.run)
+            await nursery.start(self._leases.run)
+            task_status.started()
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    async def status(self) -> dict[str, Any]:
+        try:
+            size = self._live.current.size.model_dump()
+        except DisplayUnavailable:
+            size = None
+        return {
+            "body_id": self.body_id,
+            "name": self._config.name,
+            "version": __version__,
+            "lease": self._leases.view().model_dump(mode="json"),
+            "display": size,
+            "isolation": self._desktop.isolation,
+            "components": await self.health(),
+        }
+
+    async def health(self) -> dict[str, dict[str, Any]]:
+        """Each component: `state` "ready" or what is wrong; for /readyz and status."""
+        parts = {name: _ready(part) for name, part in self._desktop.components().items()}
+        return {**parts, "display": await self._display_health(), "journal": await self._journal_health()}
+
+    async def screenshot(
+        self, request: ScreenshotRequest, *, caller: Caller, lease_token: str | None = None
+    ) -> Screenshot:
+        if lease_token is not None:
+            admission = self._leases.admit(lease_token, None)
+            return await self._screens.take(request, epoch=admission.epoch, bind=True)
+        self._private_while_driven(caller)
+        return await self._screens.take(request, epoch=self._leases.view().epoch, bind=False)
+
+    async def image(self, screenshot_id: str, *, caller: Caller) -> bytes:
+        self._private_while_driven(caller)
+        return await self._screens.image(screenshot_id)
+
+    async def inventory(self, *, caller: Caller) -> Inventory:
+        self._private_while_driven(caller)
+        apps = tuple(
+            App(name=name, running=self._desktop.apps_running(name)) for name in self._config.desktop.apps
+        )
+        return Inventory(apps=apps, windows=await self._live.current.windows())
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    async def input(self, request: InputRequest, *, caller: Caller, lease_token: str) -> Receipt:
+        return await self._door.input(request, caller=caller, lease_token=lease_token)
+
+    async def receipt(self, request_id: str, *, caller: Caller) -> Receipt:
+        receipt = await self._journal.receipt(request_id)
+        if receipt is None:
+            raise NotFound(f"no receipt for {request_id!r:.200}", param="request_id")
+        return receipt
+
+    # -- the lease -------------------------------------------------------------------------------
+
+    async def acquire(
+        self, request: AcquireRequest, *, caller: Caller, kind: HolderKind = HolderKind.AGENT
+    ) -> Grant:
+        return await self._leases.acquire(request, caller=caller, kind=kind)
+
+    def lease(self) -> LeaseView:
+        """The lease as it is now."""
+        return self._leases.view()
+
+    async def renew(self, lease_token: str, ttl_ms: int | None = None) -> LeaseView:
+        return await self._leases.renew(lease_token, ttl_ms)
+
+    async def release(self, lease_token: str) -> LeaseView:
+        return await self._leases.release(lease_token)
+
+    async def revoke(self, *, caller: Caller, reason: str) -> LeaseView:
+        return await self._leases.revoke(caller=caller, reason=reason)
+
+    async def pause(self, *, caller: Caller, reason: str) -> LeaseView:
+        return await self._leases.pause(caller=caller, reason=reason)
+
+    async def resume(self, *, caller: Caller, lease_token: str | None = None) -> LeaseView:
+        return await self._leases.resume(caller=caller, lease_token=lease_token)
+
+    async def stop(self, *, caller: Caller, reason: str) -> LeaseView:
+        return await self._leases.stop(caller=caller, reason=reason)
+
+    async def takeover(self, *, caller: Caller, reason: str) -> Grant:
+        return await self._leases.takeover(caller=caller, reason=reason)
+
+    async def handback(self, *, caller: Caller, lease_token: str) -> LeaseView:
+        return await self._leases.handback(caller=caller, lease_token=lease_token)
+
+    async def recover(self, *, caller: Caller, step: int = 1) -> LeaseView:
+        return await self._leases.recover(caller=caller, step=step)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _endpoint(self) -> tuple[XEndpoint, int]:
+        return self._desktop.x, self._desktop.generation
+
+    async def _moved(self, generation: int) -> None:
+        await self._desktop.wait_generation(generation)
+
+    async def _recover_connections(self) -> bool:
+        await self._live.reconnect()
+        return await self._door.quiesce()
+
+    async def _recover_display(self) -> bool:
+        generation = self._desktop.generation
+        await self._desktop.restart_display()
+        await self._live.opened_after(generation)
+        return await self._door.quiesce()
+
+    async def _display_health(self) -> dict[str, Any]:
+        try:
+            with trio.fail_after(HEALTH_SECONDS):
+                return {"state": "ready", "round_trip_ms": round(1000 * await self._live.current.ping(), 2)}
+        except (DisplayUnavailable, trio.TooSlowError) as exc:
+            return {"state": "down", "detail": str(exc) or "the display server does not answer"}
+
+    async def _journal_health(self) -> dict[str, Any]:
+        error = self._leases.store_error
+        try:
+            await self._journal.check()
+        except JournalUnavailable as exc:
+            error = exc
+        return {"state": "ready"} if error is None else {"state": "down", "detail": error.message}
+
+    def _private_while_driven(self, caller: Caller) -> None:
+        """While a person drives, nobody but the owner sees anything."""
+        if self._leases.person_driving and caller.scope is not Scope.OWNER:
+            raise PersonDriving(
+                "a person is driving; what they see and type is theirs until it is handed back"
+            )
+
+
+def _ready(part: dict[str, Any]) -> dict[str, Any]:
+    """A running program is a ready component; any other state is named as it is."""
+    return {**part, "state": "ready"} if part["state"] == "running" else part

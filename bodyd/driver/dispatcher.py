@@ -1,0 +1,298 @@
+"""Sending one admitted batch, input by input, and saying truthfully what became of each.
+
+The permit is asked at the last synchronous point before each atom (in the display's sender); here
+are the order of inputs, binding to what the driver saw, stated expectations, and the way out.
+Counterparts: admission.py and verifier.py decide, door.py journals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from bodyd.contract import actions as a
+from bodyd.contract.atoms import Atom, MoveTo, units
+from bodyd.contract.geometry import Point
+from bodyd.contract.inventory import Window
+from bodyd.contract.ports import Permit
+from bodyd.contract.receipts import (
+    Delivery,
+    Effect,
+    InputReceipt,
+    Outcome,
+    Sent,
+    input_receipt,
+    not_attempted,
+)
+from bodyd.display.display import Display
+from bodyd.display.input import SendReport
+from bodyd.errors import DisplayUnavailable, StaleScreenshot
+
+from . import verifier
+from .admission import Sight, check_keyboard, check_pointer, pointer_target
+
+SLICE_SECONDS = 0.05
+RELEASE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Batch:
+    """One admitted request on its way.
+
+    `interrupted` is set when the permit dies or the requester goes away; `windows` is the latest
+    look at them. `note` and `reached` record progress, so that a restart after a crash can say how
+    far it came: (input index, units acknowledged), with the next atom perhaps on its way or not.
+    """
+
+    request: a.InputRequest
+    atoms: tuple[tuple[Atom, ...], ...]
+    sight: Sight | None
+    permit: Permit
+    interrupted: trio.Event
+    windows: tuple[Window, ...]
+    same_pixels: Callable[[Display, Sight, Point], Awaitable[bool]]
+    restless: frozenset[int] = frozenset()
+    moved_to: frozenset[int] = frozenset()
+    note: Callable[[int, int], None] = lambda index, count: None
+    reached: Callable[[int, int], None] = lambda index, count: None
+    receipts: list[InputReceipt] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What the sending of a batch came to; `last` is the input that later changes are evidence for."""
+
+    inputs: tuple[InputReceipt, ...]
+    last: int | None
+
+
+async def check_binding(batch: Batch, display: Display, index: int) -> None:
+    """Whether input *index* still means what the driver saw.
+
+    Raises:
+        StaleScreenshot: it would reach something else; nothing of it was sent.
+    """
+    sight, action, windows = batch.sight, batch.request.inputs[index], batch.windows
+    if sight is None or batch.request.binding == "none":
+        return
+    if isinstance(action, (*a.KEYBOARD_TYPES, a.Scroll)):
+        now = next((w for w in windows if w.active), None)
+        check_keyboard(sight.shot.active_window, now, index=index, moved_to=batch.moved_to)
+    if not isinstance(action, a.POINTER_TYPES):
+        return
+    popups = await display.popups()
+    for stop in (atom for atom in batch.atoms[index] if isinstance(atom, MoveTo)):
+        point = Point(x=stop.x, y=stop.y)
+        now = pointer_target(popups, point) or pointer_target(windows, point)
+        check_pointer(sight.top_at(point), now, index=index, opened=batch.moved_to | _own(popups, batch))
+        if isinstance(action, a.Drag):
+            break  # where it starts decides what is dragged
+    if batch.request.binding == "pixels":
+        point = Point(x=stop.x, y=stop.y)
+        if not await batch.same_pixels(display, sight, point):
+            raise StaleScreenshot(
+                f"inputs[{index}]: the picture at that point has changed; "
+                "take a fresh screenshot and look again; nothing was sent",
+                param=f"inputs[{index}]",
+            )
+
+
+def _own(popups: Sequence[Window], batch: Batch) -> frozenset[int]:
+    """Popups that the clients of this batch's earlier targets opened: part of their target."""
+    if not batch.receipts or batch.sight is None:
+        return frozenset()
+    active = batch.sight.shot.active_window
+    pids = {w.pid for w in batch.sight.shot.windows if w.pid is not None and (w.active or w is active)}
+    return frozenset(p.id for p in popups if p.pid in pids)
+
+
+async def dispatch(batch: Batch, display: Display) -> Dispatched:
+    """Send every input in order until one is not confirmed; the rest are `not_attempted`.
+
+    Returns with every key and button up, as far as that can be had; what could not be proved is in
+    the receipts, and the lease's quiescence proof finds what is still held.
+    """
+    last: int | None = None
+    try:
+        for index, action in enumerate(batch.request.inputs):
+            if index > 0:
+                after = await look(display, batch.windows)
+                _credit(batch, last, verifier.changes(batch.windows, after, restless=batch.restless))
+                batch.windows = after
+            receipt = await _one(batch, display, index)
+            batch.receipts.append(receipt)
+            if not isinstance(action, a.Wait | a.TakeScreenshot):
+                last = index
+            if receipt.delivery.outcome is not Outcome.CONFIRMED or _unmet(receipt):
+                break
+    finally:
+        await _let_go(batch, display)
+    for index in range(len(batch.receipts), len(batch.request.inputs)):
+        action = batch.request.inputs[index]
+        batch.receipts.append(not_attempted(index, action.type, units(action)))
+    return Dispatched(tuple(batch.receipts), last)
+
+
+async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
+    action = batch.request.inputs[index]
+    of = units(action)
+    if not batch.permit.valid:
+        return not_attempted(index, action.type, of, "interrupted")
+    try:
+        if index > 0:  # the first was checked before the intent became durable
+            await check_binding(batch, display, index)
+        expect = _expect(action)
+        before = await display.pixels(expect.bounds) if expect and expect.bounds else None
+        report = await _send(batch, display, index)
+    except StaleScreenshot as exc:
+        return not_attempted(index, action.type, of, exc.code)
+    except DisplayUnavailable:
+        return _lost(index, action, of)
+    if report.certain:
+        batch.reached(index, report.sent)
+    delivery = delivered(report, of)
+    if delivery.outcome is not Outcome.CONFIRMED:
+        return input_receipt(index, action.type, delivery, _undelivered(delivery))
+    expected = await _expectation(batch, display, expect, before) if expect else None
+    effect = verifier.effect(action, pointer_read_back=report.readback_ok, expected=expected)
+    return input_receipt(index, action.type, delivery, effect)
+
+
+async def _send(batch: Batch, display: Display, index: int) -> SendReport:
+    action = batch.request.inputs[index]
+    match action:
+        case a.Wait():
+            return await _wait(batch, action)
+        case a.TakeScreenshot():
+            return SendReport(sent=1, of=1)
+        case a.Paste():
+            return await display.paste(action.text, batch.permit)
+        case _:
+            return await display.send(
+                batch.atoms[index], batch.permit, lambda count: batch.note(index, count)
+            )
+
+
+async def _wait(batch: Batch, action: a.Wait) -> SendReport:
+    of = units(action)
+    begun = trio.current_time()
+    with trio.move_on_after(action.ms / 1000):
+        await batch.interrupted.wait()
+    if not batch.interrupted.is_set():
+        return SendReport(sent=of, of=of)
+    return SendReport(
+        sent=min(of, int((trio.current_time() - begun) / SLICE_SECONDS)), of=of, failure="interrupted"
+    )
+
+
+def delivered(report: SendReport, of: int) -> Delivery:
+    """The delivery fact of a send report: confirmed, failed with a count, or uncertain."""
+    sent = Sent(units=report.sent, of=of)
+    if not report.certain:
+        return Delivery(outcome=Outcome.UNCERTAIN, sent=sent, reason=report.failure or "unknown")
+    if report.interference:
+        return Delivery(outcome=Outcome.UNCERTAIN, sent=sent, reason="interference")
+    if report.failure is not None:
+        return Delivery(outcome=Outcome.FAILED, sent=sent, reason=report.failure)
+    if not report.readback_ok:
+        return Delivery(outcome=Outcome.UNCERTAIN, sent=sent, reason="readback_mismatch")
+    return Delivery(outcome=Outcome.CONFIRMED, sent=sent)
+
+
+def _undelivered(delivery: Delivery) -> Effect:
+    if delivery.outcome is Outcome.FAILED and delivery.sent.units == 0:
+        return Effect(outcome=Outcome.FAILED)
+    return Effect(outcome=Outcome.UNCERTAIN)
+
+
+def _lost(index: int, action: a.Action, of: int) -> InputReceipt:
+    delivery = Delivery(outcome=Outcome.UNCERTAIN, sent=Sent(units=0, of=of), reason="display_lost")
+    return input_receipt(index, action.type, delivery, Effect(outcome=Outcome.UNCERTAIN))
+
+
+def _expect(action: a.Action) -> a.Expect | None:
+    return getattr(action, "expect", None)
+
+
+def _unmet(receipt: InputReceipt) -> bool:
+    return receipt.effect.evidence == "expect_unmet"
+
+
+def _credit(batch: Batch, last: int | None, found: Sequence[verifier.Change]) -> None:
+    """Take *found* as evidence for input *last*, if its effect is still open."""
+    if last is None or not found:
+        return
+    batch.moved_to |= verifier.reached(found)
+    receipt = batch.receipts[last]
+    if receipt.delivery.outcome is not Outcome.CONFIRMED or receipt.effect.outcome is not Outcome.UNCERTAIN:
+        return
+    effect = verifier.effect(batch.request.inputs[last], found=found)
+    batch.receipts[last] = input_receipt(last, receipt.type, receipt.delivery, effect)
+
+
+def conclude(
+    batch: Batch, done: Dispatched, after: Sequence[Window], changed: bool | None
+) -> tuple[InputReceipt, ...]:
+    """The final receipts: what was seen after settling is evidence for the last input."""
+    _credit(batch, done.last, verifier.changes(batch.windows, after, restless=batch.restless))
+    if done.last is not None and changed is not None:
+        receipt = batch.receipts[done.last]
+        effect = receipt.effect.model_copy(update={"changed": changed})
+        batch.receipts[done.last] = receipt.model_copy(update={"effect": effect})
+    return tuple(batch.receipts)
+
+
+async def _expectation(batch: Batch, display: Display, expect: a.Expect, before: bytes | None) -> bool:
+    """Look again and again until the expectation is met, its deadline has passed or the batch drains."""
+    deadline = trio.current_time() + expect.within_ms / 1000
+    while True:
+        try:
+            if await _met(display, expect, before):
+                return True
+        except DisplayUnavailable:
+            return False
+        left = deadline - trio.current_time()
+        if left <= 0 or batch.interrupted.is_set():
+            return False
+        with trio.move_on_after(min(left, SLICE_SECONDS)):
+            await batch.interrupted.wait()
+
+
+async def _met(display: Display, expect: a.Expect, before: bytes | None) -> bool:
+    match expect.field:
+        case "window_title":
+            return any(verifier.text_matches(expect, w.title) for w in await display.windows())
+        case "active_window":
+            active = next((w for w in await display.windows() if w.active), None)
+            return verifier.text_matches(expect, active.title if active else None)
+        case "clipboard":
+            return verifier.text_matches(expect, await display.read_clipboard())
+        case "pixels":
+            assert expect.bounds is not None
+            return await display.pixels(expect.bounds) != before
+        case _:
+            return False
+
+
+async def look(display: Display, known: tuple[Window, ...]) -> tuple[Window, ...]:
+    """The windows now; the known ones where the display does not answer (a send will say so)."""
+    try:
+        return await display.windows()
+    except DisplayUnavailable:
+        return known
+
+
+async def _let_go(batch: Batch, display: Display) -> None:
+    """Every key and button up, on every way out; a failure here is found by the quiescence proof."""
+    clean = len(batch.receipts) == len(batch.request.inputs) and all(
+        r.delivery.outcome is Outcome.CONFIRMED for r in batch.receipts
+    )
+    if clean and not any(isinstance(x, a.ButtonDown) for x in batch.request.inputs):
+        return
+    with trio.move_on_after(RELEASE_SECONDS, shield=True):
+        try:
+            await display.release_all()
+        except DisplayUnavailable:
+            return

@@ -1,0 +1,109 @@
+"""Taking screenshots: ids, facts, pixels kept once, and which one the driver's input is bound to."""
+
+from __future__ import annotations
+
+import secrets
+
+from bodyd.clock import Clock
+from bodyd.contract.geometry import Bounds, Size, fit_within
+from bodyd.contract.inventory import Window
+from bodyd.contract.screenshots import (
+    RegionTarget,
+    Screenshot,
+    ScreenshotRequest,
+    WindowTarget,
+)
+from bodyd.display.display import Display
+from bodyd.errors import InvalidRequest, NotFound
+from bodyd.journal.journal import Journal
+
+from .admission import Sight
+from .live import LiveDisplay
+
+
+class Screens:
+    """The screenshots of one body, and the latest that was given to its driver."""
+
+    def __init__(self, *, live: LiveDisplay, journal: Journal, clock: Clock) -> None:
+        self._live = live
+        self._journal = journal
+        self._clock = clock
+        self._sequence = 0
+        self._sight: Sight | None = None
+
+    @property
+    def sight(self) -> Sight | None:
+        """The latest screenshot given to the driver; its epoch and screen are checked at use."""
+        return self._sight
+
+    async def take(self, request: ScreenshotRequest, *, epoch: int, bind: bool) -> Screenshot:
+        """Capture, keep, and (with *bind*) make it the one that the driver's next input is meant for.
+
+        Raises:
+            NotFound: the target window is gone.
+            InvalidRequest: the region or window is off the screen.
+            DisplayUnavailable, JournalUnavailable.
+        Cancellation:
+            Nothing is bound; a kept image may stay until its retention ends.
+        """
+        display = self._live.current
+        screen = self._live.screen
+        windows = await display.windows()
+        popups = await display.popups()
+        bounds = _bounds(request, windows, display)
+        size = fit_within(
+            Size(width=bounds.width, height=bounds.height), request.max_width, request.max_height
+        )
+        pointer = await display.pointer()
+        capture = await display.capture(bounds, size, cursor=request.cursor)
+        self._sequence += 1
+        shot = Screenshot(
+            screenshot_id=f"shot_{secrets.token_hex(10)}",
+            sequence=self._sequence,
+            captured_at=self._clock.wall_ms(),
+            epoch=epoch,
+            width=capture.size.width,
+            height=capture.size.height,
+            bounds=capture.bounds,
+            target=request.target,
+            cursor=pointer,
+            windows=windows,
+            sha256=capture.sha256,
+            input_ready=bind,
+        )
+        await self._journal.put_screenshot(shot, capture.png)
+        if bind:
+            self._sight = Sight(shot, screen, popups)
+        return shot
+
+    async def image(self, screenshot_id: str) -> bytes:
+        """The PNG of a kept screenshot.
+
+        Raises:
+            NotFound: never taken, or its retention ended.
+        """
+        shot = await self._journal.screenshot(screenshot_id)
+        png = await self._journal.image(shot.sha256) if shot is not None else None
+        if png is None:
+            raise NotFound(f"no screenshot {screenshot_id!r} is kept; take a new one", param="screenshot_id")
+        return png
+
+
+def _bounds(request: ScreenshotRequest, windows: tuple[Window, ...], display: Display) -> Bounds:
+    screen = Bounds(x=0, y=0, width=display.size.width, height=display.size.height)
+    match request.target:
+        case WindowTarget(id=wanted):
+            window = next((w for w in windows if w.id == wanted), None)
+            if window is None:
+                raise NotFound(
+                    f"no window has the id {wanted}; GET /v1/inventory lists them", param="target.id"
+                )
+            area = window.bounds
+        case RegionTarget(bounds=area):
+            pass
+        case _:
+            return screen
+    visible = area.intersection(screen)
+    if visible is None:
+        raise InvalidRequest("the target lies off the screen", param="target")
+    return visible

@@ -1,0 +1,108 @@
+"""What an input is known to have done: readbacks only, never a guess. Pure.
+
+Windows that opened, closed, became active or changed their title are evidence for the input before
+them, except titles that were changing by themselves. Changed pixels are reported and confirm
+nothing. The counterpart that reads the screen is dispatcher.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bodyd.contract import actions as a
+from bodyd.contract.inventory import Window
+from bodyd.contract.receipts import Effect, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two looks at the windows: what, and which window."""
+
+    kind: str
+    window: int
+
+
+def changes(
+    before: Sequence[Window], after: Sequence[Window], *, restless: frozenset[int] = frozenset()
+) -> tuple[Change, ...]:
+    """The differences that count as evidence, the most telling first.
+
+    `restless` windows changed their title without input: theirs prove nothing.
+    """
+    old, new = {w.id: w for w in before}, {w.id: w for w in after}
+    found = [Change("window_opened", w) for w in new.keys() - old.keys()]
+    found += [Change("window_closed", w) for w in old.keys() - new.keys()]
+    for window in new.keys() & old.keys():
+        was, now = old[window], new[window]
+        if now.active and not was.active:
+            found.append(Change("window_activated", window))
+        if now.title != was.title and window not in restless:
+            found.append(Change("window_retitled", window))
+        if now.minimised != was.minimised:
+            found.append(Change("window_minimised" if now.minimised else "window_restored", window))
+    return tuple(found)
+
+
+def reached(found: Sequence[Change]) -> frozenset[int]:
+    """The windows that an input opened or activated: later input of its batch may be meant for them."""
+    return frozenset(c.window for c in found if c.kind in ("window_opened", "window_activated"))
+
+
+@dataclass(slots=True)
+class Restless:
+    """Windows whose titles change by themselves: noticed between batches, forgotten after a while."""
+
+    memory: float = 3.0
+    _seen: dict[int, float] = field(default_factory=dict)
+
+    def note(self, before: Sequence[Window], after: Sequence[Window], now: float) -> None:
+        """Two looks with no input between them."""
+        old = {w.id: w.title for w in before}
+        for window in after:
+            if window.id in old and old[window.id] != window.title:
+                self._seen[window.id] = now
+
+    def at(self, now: float) -> frozenset[int]:
+        self._seen = {w: t for w, t in self._seen.items() if now - t < self.memory}
+        return frozenset(self._seen)
+
+
+def effect(
+    action: a.Action,
+    *,
+    found: Sequence[Change] = (),
+    pointer_read_back: bool = False,
+    expected: bool | None = None,
+    changed: bool | None = None,
+) -> Effect:
+    """The effect of a fully delivered input.
+
+    Args:
+        found: Window changes seen after it and before the next input.
+        pointer_read_back: The pointer was where a move put it.
+        expected: Whether the stated expectation was met; None where none was stated.
+        changed: Whether pixels changed that were not changing before.
+    """
+    if isinstance(action, a.Wait | a.TakeScreenshot):
+        return Effect(outcome=None)
+    if expected is not None:
+        return Effect(
+            outcome=Outcome.CONFIRMED if expected else Outcome.FAILED,
+            evidence="expect_met" if expected else "expect_unmet",
+            changed=changed,
+        )
+    if isinstance(action, a.Move) and pointer_read_back:
+        return Effect(outcome=Outcome.CONFIRMED, evidence="pointer_at_target", changed=changed)
+    if found:
+        return Effect(outcome=Outcome.CONFIRMED, evidence=found[0].kind, changed=changed)
+    return Effect(outcome=Outcome.UNCERTAIN, changed=changed)
+
+
+def text_matches(expect: a.Expect, actual: str | None) -> bool:
+    """Whether *actual* satisfies `equals` and `contains` (both, where both are stated)."""
+    if actual is None:
+        return False
+    return (expect.equals is None or actual == expect.equals) and (
+        expect.contains is None or expect.contains in actual
+    )

@@ -1,0 +1,107 @@
+"""A page that reports every event it gets: the receiving app's own log, kept outside the body."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+from quart import Response, request
+from quart_trio import QuartTrio
+
+HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log</title>
+<style>
+  body { margin: 0; font: 16px "DejaVu Sans"; background: #fff; }
+  #field { position: absolute; left: 40px; top: 40px; width: 600px; height: 40px; font: inherit; }
+  #box { position: absolute; left: 40px; top: 120px; width: 200px; height: 120px; background: #c33; }
+  #dead { position: absolute; left: 300px; top: 120px; width: 200px; height: 120px; background: #eee; }
+  #long { position: absolute; left: 40px; top: 280px; width: 400px; height: 200px; overflow: auto; }
+  #open { position: absolute; left: 540px; top: 120px; width: 200px; height: 60px; }
+</style>
+<textarea id="field"></textarea><div id="box"></div><div id="dead"></div>
+<button id="open" onclick="document.title = 'opened'">retitle</button>
+<div id="long"><div style="height: 4000px; background: linear-gradient(#fff, #36c)"></div></div>
+<script>
+  const send = (entry) => navigator.sendBeacon('/log', JSON.stringify(entry));
+  for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
+    document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
+      target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
+  document.addEventListener('mousemove', (e) => e.buttons && send({name: 'drag', x: e.clientX, y: e.clientY}));
+  document.addEventListener('keydown', (e) => send({name: 'keydown', key: e.key, code: e.code,
+    ctrl: e.ctrlKey, shift: e.shiftKey, alt: e.altKey}), true);
+  document.addEventListener('keyup', (e) => send({name: 'keyup', key: e.key}), true);
+  document.getElementById('field').addEventListener('input', (e) => send({name: 'value', value: e.target.value}));
+  document.getElementById('long').addEventListener('scroll', (e) => send({name: 'scroll', top: e.target.scrollTop}));
+  window.addEventListener('contextmenu', (e) => e.preventDefault());
+  const where = () => send({name: 'ready', screenX: window.screenX, screenY: window.screenY,
+    outer: [window.outerWidth, window.outerHeight], inner: [window.innerWidth, window.innerHeight],
+    offsetX: window.mozInnerScreenX ?? 0});
+  requestAnimationFrame(() => requestAnimationFrame(where));
+  window.addEventListener('resize', where);
+</script></html>"""
+
+
+class Page:
+    """Serves the page on a unix socket, and keeps what it reports. Read from any thread."""
+
+    def __init__(self, socket_path: Path) -> None:
+        self.socket_path = socket_path
+        self._entries: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self.origin: tuple[int, int] | None = None
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        app = QuartTrio("page")
+
+        @app.get("/")
+        async def index() -> Response:
+            return Response(HTML, content_type="text/html; charset=utf-8")
+
+        @app.get("/favicon.ico")
+        async def icon() -> Response:
+            return Response(b"", status=204)
+
+        @app.post("/log")
+        async def log() -> Response:
+            entry = json.loads(await request.get_data())
+            with self._lock:
+                if entry["name"] == "ready":
+                    self.origin = (
+                        entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
+                        entry["screenY"] + entry["outer"][1] - entry["inner"][1],
+                    )
+                self._entries.append(entry)
+            return Response(b"", status=204)
+
+        config = Config()
+        config.bind = [f"unix:{self.socket_path}"]
+        config.umask = 0o177
+        config.graceful_timeout = 0.1
+        config.accesslog = config.errorlog = None
+        async with trio.open_nursery() as nursery:
+            await nursery.start(lambda task_status: serve(app, config, task_status=task_status))
+            task_status.started()
+
+    def entries(self, *names: str) -> list[dict[str, Any]]:
+        with self._lock:
+            return [e for e in self._entries if not names or e["name"] in names]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    async def until(self, met: Any, *, within: float = 10.0) -> bool:  # noqa: ASYNC109
+        """Wait, bounded, until *met(self)*: the page's reports come when they come."""
+        with trio.move_on_after(within):
+            while not met(self):
+                await trio.sleep(0.02)
+        return bool(met(self))
+
+    def at(self, x: int, y: int) -> tuple[int, int]:
+        """The body's pixel of a page coordinate."""
+        assert self.origin is not None, "the page has not reported yet"
+        return self.origin[0] + x, self.origin[1] + y

@@ -1,0 +1,143 @@
+"""What a batch must satisfy before anything is sent (pure)."""
+
+from __future__ import annotations
+
+import pytest
+
+from bodyd.contract import actions as a
+from bodyd.contract.atoms import MoveTo
+from bodyd.contract.geometry import Bounds, Point, Size
+from bodyd.contract.inventory import Window
+from bodyd.contract.screenshots import Cursor, Screenshot, ScreenTarget
+from bodyd.driver.admission import (
+    Sight,
+    check_keyboard,
+    check_pointer,
+    check_sight,
+    plan_batch,
+    pointer_target,
+)
+from bodyd.errors import OutOfBounds, StaleScreenshot
+
+SCREEN = Size(width=1280, height=800)
+
+
+def window(id: int, x: int = 0, y: int = 0, width: int = 100, height: int = 100, **more: object) -> Window:
+    facts = {"app": "xterm", "title": "t", "active": False, "minimised": False, "stacking": id} | more
+    return Window(id=id, bounds=Bounds(x=x, y=y, width=width, height=height), **facts)
+
+
+def sight(
+    *windows: Window,
+    epoch: int = 1,
+    screen: tuple[int, int] = (1, 1),
+    scale: int = 1,
+    bounds: Bounds | None = None,
+) -> Sight:
+    bounds = bounds or Bounds(x=0, y=0, width=1280, height=800)
+    shot = Screenshot(
+        screenshot_id="shot_1", sequence=1, captured_at=0, epoch=epoch, width=bounds.width // scale,
+        height=bounds.height // scale, bounds=bounds, target=ScreenTarget(), cursor=Cursor(x=0, y=0),
+        windows=windows, sha256="", input_ready=True,
+    )  # fmt: skip
+    return Sight(shot, screen)
+
+
+def request(*inputs: a.Action, **more: object) -> a.InputRequest:
+    return a.InputRequest(
+        **{"request_id": "r", "epoch": 1, "screenshot_id": "shot_1", "inputs": inputs} | more
+    )
+
+
+CLICK = a.Click(x=10, y=10)
+
+
+def test_the_latest_screenshot_of_this_epoch_and_screen_admits():
+    """Named or implied, it is the one that the driver saw last."""
+    seen = sight()
+    assert check_sight(request(CLICK), seen, epoch=1, screen=(1, 1)) is seen
+    assert check_sight(request(CLICK, screenshot_id=None), seen, epoch=1, screen=(1, 1)) is seen
+
+
+@pytest.mark.parametrize(
+    ("latest", "epoch", "screen", "named"),
+    [
+        (None, 1, (1, 1), "shot_1"),
+        (sight(), 1, (1, 1), "shot_0"),
+        (sight(epoch=1), 2, (1, 1), "shot_1"),
+        (sight(), 1, (1, 2), "shot_1"),
+        (sight(), 1, (2, 1), "shot_1"),
+    ],
+)
+def test_any_other_screenshot_is_stale(latest, epoch, screen, named):
+    """None given, not the latest, another epoch, a resize, a restart of the server."""
+    with pytest.raises(StaleScreenshot):
+        check_sight(request(CLICK, screenshot_id=named), latest, epoch=epoch, screen=screen)
+
+
+def test_a_batch_that_is_meant_for_nothing_seen_needs_no_screenshot():
+    """Waiting, looking, and binding "none"."""
+    assert check_sight(request(a.Wait(), screenshot_id=None), None, epoch=1, screen=(1, 1)) is None
+    loose = request(CLICK, screenshot_id=None, binding="none")
+    assert check_sight(loose, None, epoch=1, screen=(1, 1)) is None
+
+
+def test_a_downscaled_click_lands_on_what_it_showed():
+    """A half-size image's pixel (10, 10) is the body's (21, 21); corners stay inside."""
+    half = sight(scale=2)
+    planned = plan_batch([CLICK, a.Move(x=0, y=0), a.Move(x=639, y=399)], half, SCREEN)
+    stops = [x for atoms in planned for x in atoms if isinstance(x, MoveTo)]
+    assert stops == [MoveTo(21, 21), MoveTo(1, 1), MoveTo(1279, 799)]
+
+
+def test_a_region_offsets_its_clicks():
+    """Image pixels of a region count from its corner."""
+    region = sight(bounds=Bounds(x=100, y=200, width=300, height=200))
+    ((move,),) = plan_batch([a.Move(x=5, y=6)], region, SCREEN)
+    assert move == MoveTo(105, 206)
+
+
+def test_one_coordinate_outside_refuses_the_batch_before_anything_is_sent():
+    """The error names the input."""
+    with pytest.raises(OutOfBounds) as caught:
+        plan_batch([CLICK, a.Move(x=1280, y=0)], sight(), SCREEN)
+    assert caught.value.param == "inputs[1]"
+    with pytest.raises(OutOfBounds):
+        plan_batch([a.Move(x=5, y=5)], sight(bounds=Bounds(x=1279, y=0, width=300, height=200)), SCREEN)
+    with pytest.raises(OutOfBounds):
+        plan_batch([a.Move(x=1280, y=5)], None, SCREEN)
+
+
+def test_the_topmost_window_at_a_point_is_the_target():
+    """Minimised windows and the desktop behind are none."""
+    low, high = window(1), window(2, x=50)
+    assert pointer_target([low, high], Point(x=60, y=5)) is high
+    assert pointer_target([low, high], Point(x=5, y=5)) is low
+    assert pointer_target([window(3, minimised=True)], Point(x=5, y=5)) is None
+    popup = sight(low)
+    popup = Sight(popup.shot, popup.screen, popups=(high,))
+    assert popup.top_at(Point(x=60, y=5)) is high
+
+
+def test_a_covered_moved_or_closed_target_is_stale():
+    """The covering window gets no click."""
+    seen = window(1)
+    check_pointer(seen, seen, index=0)
+    check_pointer(None, None, index=0)
+    check_pointer(seen, window(7), index=0, opened=frozenset({7}))
+    for now in (window(2), window(1, x=1), window(1, width=99), None):
+        with pytest.raises(StaleScreenshot):
+            check_pointer(seen, now, index=0)
+    with pytest.raises(StaleScreenshot):
+        check_pointer(None, seen, index=0)
+
+
+def test_keys_go_to_the_window_that_was_active_or_that_the_batch_activated():
+    """A window that stole the focus gets nothing."""
+    seen = window(1, active=True)
+    check_keyboard(seen, window(1), index=0)
+    check_keyboard(None, None, index=0)
+    check_keyboard(seen, window(5), index=1, moved_to=frozenset({5}))
+    for now in (window(2), None):
+        with pytest.raises(StaleScreenshot):
+            check_keyboard(seen, now, index=0)
