@@ -75,8 +75,7 @@ class Page:
             )
 
     async def type(self, text: str) -> None:
-        for character in text:
-            await self.call("Input.dispatchKeyEvent", type="char", text=character)
+        await self.call("Input.insertText", text=text)
 
     async def select_all(self) -> None:
         await self.call("Input.dispatchKeyEvent", type="rawKeyDown", key="a", code="KeyA", modifiers=2,
