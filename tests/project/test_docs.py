@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import pkgutil
@@ -13,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 from quart_trio import QuartTrio
 
-from bodyd import errors, http
+from bodyd import cli, errors, http
 from bodyd.config import Config
 from bodyd.contract import actions
 from bodyd.http.routing import Api
@@ -86,6 +87,21 @@ def test_every_route_is_documented_with_its_scope() -> None:
         if route.startswith(("GET", "POST"))
     }
     assert documented == {f"{method} {path}": needs.value for method, path, needs in api.table()}
+
+
+def test_every_command_is_documented_with_its_options() -> None:
+    """docs/reference/cli.md has a row for each subcommand, which names each of its options; no other."""
+    (subcommands,) = (act for act in cli._parser()._actions if isinstance(act, argparse._SubParsersAction))
+    documented = {name: cells[0] for name, cells in rows("reference/cli.md").items()}
+    assert documented.keys() == subcommands.choices.keys()
+    missing = [
+        f"{name} {option}"
+        for name, command in subcommands.choices.items()
+        for action in command._actions
+        for option in action.option_strings[-1:]
+        if option != "--help" and f"`{option}" not in documented[name]
+    ]
+    assert missing == []
 
 
 def test_every_input_type_is_documented() -> None:
