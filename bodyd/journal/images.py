@@ -59,5 +59,6 @@ def shrink(connection: sqlite3.Connection, *, budget: int, pages: int) -> bool:
     spare = min(free, total - (budget + budget // 4) // size)
     if spare <= 0:
         return False
-    connection.execute(f"PRAGMA incremental_vacuum({min(spare, pages)})").fetchall()
+    # execute() would stop after the first page: this pragma has steps, but no columns
+    connection.executescript(f"PRAGMA incremental_vacuum({min(spare, pages)})")
     return bool(spare > pages)
