@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import cast
 
+import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable
 from quart import Response, g, request
 from quart_trio import QuartTrio
+from quart_trio.asgi import TrioASGIHTTPConnection
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from bodyd.errors import BodydError
@@ -34,9 +37,23 @@ BODY_SECONDS = 30
 """How long a request's body may take to arrive; then 408."""
 
 
+class _Exchange(TrioASGIHTTPConnection):
+    """One request in one task, beside the one that waits for a disconnect (Quart-Trio starts two)."""
+
+    async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        request = self._create_request_from_scope(send)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.handle_messages, nursery, request, receive)
+            await self.handle_request(nursery, request, send)
+
+
+class _App(QuartTrio):
+    asgi_http_class = _Exchange
+
+
 def create_app(provided: Services) -> QuartTrio:
     """The app over *provided*: an ASGI callable for listener.serve, or for Quart's test client."""
-    app = QuartTrio("bodyd", static_folder=None)
+    app = _App("bodyd", static_folder=None)
     app.config.update(
         MAX_CONTENT_LENGTH=provided.config.http.max_body_bytes,
         BODY_TIMEOUT=BODY_SECONDS,

@@ -9,16 +9,17 @@ deadline, so that a reader who stops reading would hold up a shutdown for ever (
 from __future__ import annotations
 
 import contextlib
+import math
 
 import h11
 import trio
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.typing import AppWrapper, ConnectionState, H11SendableEvent, LifespanState
 
 from .errors import answer, log, new_request_id, of_status
 from .head import MAX_HEAD
@@ -50,6 +51,8 @@ def hypercorn_config() -> Config:
 class _Protocol(H11Protocol):
     """HTTP/1.1 to origin-form targets alone; refusals in the one error shape."""
 
+    _head: bytes = b""
+
     async def _check_protocol(self, event: h11.Request) -> None:
         """No h2c, no prior-knowledge HTTP/2."""
 
@@ -60,6 +63,20 @@ class _Protocol(H11Protocol):
             await self._refuse(400)
         else:
             await super()._create_stream(request)
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """As inherited, but a response's head travels with the first bytes of its body."""
+        try:
+            data = self.connection.send(event)
+        except h11.LocalProtocolError:
+            if self.connection.their_state != h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response):
+            self._head = data
+        elif data or isinstance(event, h11.EndOfMessage):
+            data, self._head = self._head + data, b""
+            await self.send(RawData(data))
 
     async def _send_error_response(self, status_code: int) -> None:
         await self._refuse(status_code)
@@ -94,6 +111,7 @@ class Connection(TCPServer):
         self._received = received
         self._peer = peer
         self._reading = trio.CancelScope()
+        self._idle = True
         self._closing = False
 
     async def run(self) -> None:
@@ -112,26 +130,35 @@ class Connection(TCPServer):
                     None,
                     self.protocol_send,
                 )
-                await self.idle_task.restart(task_group, self._idle_timeout)
                 await self._read_data()
-                await self.idle_task.stop()  # else this task would stay until the keep-alive ends
         except OSError:
             pass  # the peer is gone
         finally:
             await trio.aclose_forcefully(self._socket_stream)
 
+    def close_when_idle(self) -> None:
+        """End the connection now, or after the answer that is being made (the context says so)."""
+        if self._idle:
+            self._reading.cancel(reason="the server is shutting down")
+
     async def protocol_send(self, event: Event) -> None:
-        if isinstance(event, Closed):
-            await self._begin_close()
-            await self.protocol.handle(event)
-        elif not isinstance(event, RawData):
-            await super().protocol_send(event)
-        elif event.data and not self._closing:
-            async with self.send_lock:
-                try:
-                    await self._send_in_slices(event.data)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self.protocol.handle(Closed())
+        match event:
+            case Updated():
+                self._note_idle(event.idle)
+            case Closed():
+                await self._begin_close()
+                await self.protocol.handle(event)
+            case RawData(data=data) if data and not self._closing:
+                async with self.send_lock:
+                    try:
+                        await self._send_in_slices(data)
+                    except (trio.BrokenResourceError, trio.ClosedResourceError):
+                        await self.protocol.handle(Closed())
+
+    def _note_idle(self, idle: bool) -> None:
+        """Between requests, reading has a deadline (Hypercorn starts and ends a task for that)."""
+        self._idle = idle
+        self._reading.deadline = trio.current_time() + self.config.keep_alive_timeout if idle else math.inf
 
     async def _read_data(self) -> None:
         """Feed the protocol until the peer or we end it; then let unread input drain.
@@ -141,6 +168,7 @@ class Connection(TCPServer):
         done and takes no more of the body.
         """
         with self._reading:
+            self._note_idle(True)
             data = self._received
             while data:
                 await self.protocol.handle(RawData(data))

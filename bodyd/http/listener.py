@@ -126,6 +126,7 @@ class _Server:
     def __post_init__(self) -> None:
         self.config = hypercorn_config()
         self.context = WorkerContext(None)
+        self.connections: set[Connection] = set()
         self.closers: set[Callable[[], None]] = set()
         self.state: LifespanState = {CLOSERS: self.closers}
         self.asgi = ASGIWrapper(hide_late_disconnect(self.app))  # type: ignore[arg-type]
@@ -160,7 +161,9 @@ class _Server:
         await trio.serve_listeners(handle, [listener], handler_nursery=handlers)
 
     async def _drain(self, handlers: trio.Nursery) -> None:
-        await self.context.terminated.set()  # idle connections close, busy ones after their answer
+        await self.context.terminated.set()  # connections that are busy close after their answer
+        for connection in self.connections:
+            connection.close_when_idle()
         for close in tuple(self.closers):
             close()
         with trio.move_on_after(self.limits.drain):
@@ -214,7 +217,11 @@ class _Server:
         connection = Connection(
             self.asgi, self.config, self.context, state, stream, received=head.received, peer=peer
         )
-        await connection.run()
+        self.connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self.connections.discard(connection)
 
 
 def _peer(stream: trio.SocketStream) -> tuple[str, int] | None:
