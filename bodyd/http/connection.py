@@ -59,7 +59,7 @@ class _Protocol(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         if any(name == b"upgrade" for name, _ in request.headers):
             await self._refuse(404)
-        elif not request.target.startswith(b"/"):
+        elif not (request.target.startswith(b"/") and request.http_version.startswith(b"1.")):
             await self._refuse(400)
         else:
             await super()._create_stream(request)

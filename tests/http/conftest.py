@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -37,3 +37,9 @@ async def bound(services: Services, tmp_path: Path) -> AsyncIterator[Bound]:
 async def client(services: Services, bound: Bound) -> AsyncIterator[BodyClient]:
     async with BodyClient(socket_path=bound.unix_path, token=services.tokens.token(Scope.OWNER)) as client:
         yield client
+
+
+@pytest.fixture
+def bearer(services: Services) -> Callable[[Scope], dict[str, str]]:
+    """Headers that authorise a scope, for `wire.head`."""
+    return lambda scope: {"authorization": f"Bearer {services.tokens.token(scope)}"}

@@ -52,6 +52,7 @@ class FakeBody:
         self.failing: str | None = None
         self.raising: Exception | None = None
         self.slow: trio.Event | None = None
+        self.waiting = trio.Event()
         self.cancelled = trio.Event()
         self._images: dict[str, bytes] = {}
         self._latest: Screenshot | None = None
@@ -98,6 +99,7 @@ class FakeBody:
             return known[1].model_copy(update={"replayed": True})
         self._aim(request)
         if self.slow is not None:
+            self.waiting.set()
             try:
                 await self.slow.wait()
             except trio.Cancelled:
