@@ -17,8 +17,8 @@ from .ink import Box
 WORD = "penguin"
 PATIENCE = 4  # looks in a row for a screen that is still coming
 LAG = 2  # looks in a row for what an action should have changed
-ATTEMPTS = 2  # times that one thing is tried
-MOST_ROUNDS = 18
+ATTEMPTS = 3  # times that one thing is tried
+MOST_ROUNDS = 22
 
 Action = dict[str, Any]
 
@@ -48,7 +48,7 @@ class Say:
 Step = Act | Say
 
 _LOOK = Act(({"type": "screenshot"},))
-_WAIT = Act(({"type": "wait"}, {"type": "screenshot"}))
+_WAIT = Act(({"type": "wait"},))
 
 
 def decide(rounds: Sequence[Round]) -> Step:
