@@ -23,7 +23,7 @@ from bodyd.errors import BodydError, DisplayUnavailable, IsolationUnavailable, N
 from . import browser, window_manager
 from .egress import EgressProxy
 from .egress_rules import EgressRules
-from .isolation import describe, require_isolation
+from .isolation import describe, explained, require_isolation
 from .layout import Layout, open_layout
 from .session import Session, SessionLost, machine_id, open_session
 from .supervise import Backoff, Component
@@ -275,7 +275,8 @@ async def open_desktop(
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:
                 raise
-            raise leaf(group) from None
+            failure = leaf(group)
+            raise explained(failure) if isinstance(failure, IsolationUnavailable) else failure from None
 
 
 def leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -285,10 +286,8 @@ def leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _first_url(config: Config, layout: Layout) -> str | None:
-    """The start page, unless it is the empty one, or the profile has had it opened already."""
+    """The start page, unless the profile has had it opened already: then its session is restored."""
     url = config.desktop.start_url
-    if url == "about:blank":
-        return None
     note = layout.private / "start-url"
     fresh = not os.path.lexists(layout.home / "chromium" / "Default" / "Preferences")
     if not fresh and note.exists() and note.read_text() == url:

@@ -46,6 +46,11 @@ async def dial(address: str, port: int) -> trio.SocketStream:
     return await trio.open_tcp_stream(address, port)
 
 
+def announce(verdict: Denied) -> None:
+    """One line in the log; called once for each host."""
+    log.info("egress_denied", host=verdict.host, reason=verdict.reason)
+
+
 class Tally:
     """Counts by host, bounded: the least recently counted host falls into "(others)"."""
 
@@ -82,6 +87,7 @@ class EgressProxy:
         *,
         resolve: Resolver = resolve,
         dial: Dialler = dial,
+        announce: Callable[[Denied], None] = announce,
         limit: int = MAX_CONNECTIONS,
     ) -> None:
         self.rules = rules
@@ -89,6 +95,7 @@ class EgressProxy:
         self.denied = Tally()
         self._resolve = resolve
         self._dial = dial
+        self._announce = announce
         self._limit = limit
         self._open = 0
 
@@ -154,7 +161,7 @@ class EgressProxy:
     async def _deny(self, stream: trio.abc.SendStream, verdict: Denied) -> None:
         count = self.denied.add(verdict.host or "(malformed)")
         if count == 1 and not verdict.quiet:  # an app that tries for ever gets one line
-            log.info("egress_denied", host=verdict.host, reason=verdict.reason)
+            self._announce(verdict)
         await _answer(stream, 403, f"{verdict.host or 'this address'}: {verdict.reason}")
 
     async def _connect(self, verdict: Remote | Local) -> trio.abc.HalfCloseableStream | None:

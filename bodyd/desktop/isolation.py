@@ -1,13 +1,14 @@
 """What the wall stands on: checked before anything starts, and described for `GET /v1/status`.
 
 Never a fallback: what is missing refuses the start, with the fix. The functional proof is the first
-sandbox itself; doctor.py explains one that could not be built.
+sandbox itself; one that could not be built is explained from the facts read here.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 from bodyd.config import Config
@@ -15,7 +16,15 @@ from bodyd.errors import IsolationUnavailable
 
 from . import browser, seccomp
 from .layout import Uids
+from .remedies import System, explain, install
 from .xserver import XVFB
+
+PYTHON = "/usr/bin/python3"
+_SYSCTLS = (
+    "user.max_user_namespaces",
+    "kernel.unprivileged_userns_clone",
+    "kernel.apparmor_restrict_unprivileged_userns",
+)
 
 
 def require_isolation(config: Config) -> None:
@@ -25,22 +34,46 @@ def require_isolation(config: Config) -> None:
         IsolationUnavailable: what is missing, and the exact fix.
     """
     seccomp.this_machine()
-    needed = {
-        "bwrap": (shutil.which("bwrap"), "bubblewrap"),
-        "setpriv": (shutil.which("setpriv"), "util-linux"),
-        "prlimit": (shutil.which("prlimit"), "util-linux"),
-        "Xvfb": (XVFB, "xvfb"),
-        "python3": ("/usr/bin/python3", "python3"),
-        config.desktop.window_manager: (config.desktop.window_manager, "openbox"),
-    }
-    for name, (path, package) in needed.items():
-        if path is None or not os.access(path, os.X_OK):
+    for name, path in programs(config).items():
+        if path is None:
             raise IsolationUnavailable(
-                f"{name} is not installed: install the package {package} (apt-get install {package}); "
-                "'bodyd doctor' lists all that is missing"
+                f"{name} is not installed, and bodyd never runs without its walls; "
+                f"fix: {install(name, system().distribution)} ('bodyd doctor' lists all that is missing)"
             )
     if config.desktop.browser:
         browser.program(config.desktop.browser)
+
+
+def programs(config: Config) -> dict[str, str | None]:
+    """The programs that a body needs, by name, with their paths; None for one that is not there."""
+    manager = config.desktop.window_manager
+    found = {name: shutil.which(name) for name in ("bwrap", "setpriv", "prlimit", "xkbcomp")}
+    fixed = {"Xvfb": XVFB, os.path.basename(manager): manager, "python3": PYTHON}
+    return found | {name: path if os.access(path, os.X_OK) else None for name, path in fixed.items()}
+
+
+def system() -> System:
+    """What causes are inferred from, read from this machine."""
+    lines = [line for line in read("/etc/os-release").splitlines() if "=" in line and line[0] != "#"]
+    release = dict(line.split("=", 1) for line in lines)
+    names = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".replace('"', "").split()
+    sysctls = {name: read(f"/proc/sys/{name.replace('.', '/')}").strip() for name in _SYSCTLS}
+    marks = ("/.dockerenv", "/run/.containerenv")
+    return System(
+        tuple(names),
+        {name: value for name, value in sysctls.items() if value},
+        container=any(map(os.path.exists, marks)) or "container" in os.environ,
+        filtered="Seccomp:\t2" in read("/proc/self/status"),
+    )
+
+
+def explained(refusal: IsolationUnavailable) -> IsolationUnavailable:
+    """The refusal with its cause and fix, where bwrap's words are understood."""
+    found = explain(refusal.message, system())
+    if found is None:
+        return refusal
+    cause, fix = found
+    return IsolationUnavailable(f"{cause}; fix: {fix} ({refusal.message})")
 
 
 def describe(uids: Uids) -> dict[str, Any]:
@@ -54,3 +87,11 @@ def describe(uids: Uids) -> dict[str, Any]:
         "landlock_abi": None,
         "browser_sandbox": "on",
     }
+
+
+def read(path: str) -> str:
+    """The text of a file of the system, "" if it can't be read."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

@@ -46,6 +46,8 @@ class Sandbox:
         self._output = spawned.output
         self._ring = bytearray()
         self._closed = False
+        self._news = trio.Event()
+        self._draining = trio.Lock()
 
     @property
     def outer_pid(self) -> int:
@@ -64,10 +66,16 @@ class Sandbox:
 
         Cancellation: safe; what was read stays.
         """
-        while self._output >= 0:
-            await trio.lowlevel.wait_readable(self._output)
-            if not self._read_output():
-                return
+        async with self._draining:  # one reader at a time; a second waits for the same end
+            while self._output >= 0:
+                await trio.lowlevel.wait_readable(self._output)
+                if not self._read_output():
+                    return
+
+    async def said(self, text: str) -> None:
+        """Wait until *text* was printed; something else has to drain. For self-tests."""
+        while text not in self.tail():
+            await self._news.wait()
 
     async def last_words(self) -> str:
         """What a sandbox that is about to end prints until it does; bounded to a second."""
@@ -133,6 +141,8 @@ class Sandbox:
             chunk = os.read(self._output, 65536)
         except BlockingIOError:
             return False
+        self._news.set()
+        self._news = trio.Event()
         self._ring += chunk
         del self._ring[:-RING_BYTES]
         return bool(chunk)
@@ -224,6 +234,12 @@ def command(spec: SandboxSpec, args_fd: int) -> list[str]:
     soft, hard = _open_files(spec.limits.open_files)
     line += [_tool("prlimit"), "--core=0", f"--nofile={soft}:{hard}", "--"]
     return [*line, _tool("bwrap"), "--args", str(args_fd), "--", *spec.argv]
+
+
+def bwrap_version() -> str:
+    """What `bwrap --version` says; the one process that starts outside a sandbox."""
+    done = subprocess.run([_tool("bwrap"), "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 # -- spawn and handshake --------------------------------------------------------------------------

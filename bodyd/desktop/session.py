@@ -64,11 +64,9 @@ class Session:
                 event = await self._hear()
                 self._note(event)
         except SessionLost:
-            pass
-        finally:
+            self._pids.clear()
             for channel in self._waiting.values():
                 channel.close()
-            self._pids.clear()
 
     async def run(
         self,
@@ -124,22 +122,14 @@ class Session:
 
     async def hello(self) -> socket.socket:
         """The first two messages: netinit's, with the proxy's socket, and that the agent is ready."""
-        space = socket.CMSG_SPACE(4 * 4)
-        data, ancillary, _, _ = await self._control.recvmsg(MAX_MESSAGE, space)
-        fds = array.array("i")
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-        listeners = [socket.socket(fileno=fd) for fd in fds]
+        self.facts, listener = await receive_network(self._control)
         try:
-            self.facts = _decode(data)
-            if (await self._hear())["event"] != "ready" or len(listeners) != 1 or not _listens(listeners[0]):
-                raise SessionLost("the apps' sandbox did not hand out its socket")
+            if (await self._hear())["event"] != "ready":
+                raise SessionLost("the agent in the apps' sandbox did not start")
         except BaseException:
-            for listener in listeners:
-                listener.close()
+            listener.close()
             raise
-        return listeners[0]
+        return listener
 
     def _note(self, event: dict[str, Any]) -> None:
         name = str(event.get("name"))
@@ -189,6 +179,29 @@ async def open_session(
             listener = await _hello(session)
             async with trio.SocketListener(trio.socket.from_stdlib_socket(listener)) as way_out:
                 yield session, way_out
+
+
+async def receive_network(control: trio.socket.SocketType) -> tuple[dict[str, Any], socket.socket]:
+    """netinit's message: what it found, and the proxy's listening socket.
+
+    Raises:
+        SessionLost: it ended first, or sent something else.
+    """
+    data, ancillary, _, _ = await control.recvmsg(MAX_MESSAGE, socket.CMSG_SPACE(4 * 4))
+    fds = array.array("i")
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    sockets = [socket.socket(fileno=fd) for fd in fds]
+    try:
+        facts = _decode(data)
+        if len(sockets) != 1 or not _listens(sockets[0]):
+            raise SessionLost("the sandbox did not hand out its socket")
+    except SessionLost:
+        for sock in sockets:
+            sock.close()
+        raise
+    return facts, sockets[0]
 
 
 async def _hello(session: Session) -> socket.socket:

@@ -1,0 +1,173 @@
+"""`bodyd doctor`: what this machine can and can't give a body, tried rather than guessed, with the fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from dataclasses import asdict
+from functools import partial
+
+import trio
+
+from bodyd.config import Config
+from bodyd.errors import BodydError
+
+from . import browser, selftest
+from .isolation import programs, read, system
+from .layout import Uids, uids
+from .process import bwrap_version
+from .remedies import Probe, System, explain, failed, install, render
+
+_FONTS = {
+    "latin fonts": ("DejaVuSans", "Liberation"),
+    "CJK fonts": ("NotoSansCJK", "NotoSerifCJK"),
+    "emoji font": ("NotoColorEmoji", "Noto-COLRv1"),
+}
+_FREE_BYTES = 1024**3
+
+
+def main(config: Config, *, as_json: bool = False) -> int:
+    """Probe, print, and return the exit status: 1 if a body can't run here."""
+    probes = trio.run(partial(examine, config))
+    if as_json:
+        print(json.dumps([asdict(p) for p in probes], indent=1))
+    else:
+        print(render(probes))
+        print("\nA body can't run here yet." if failed(probes) else "\nA body can run here.")
+    return 1 if failed(probes) else 0
+
+
+async def examine(config: Config) -> list[Probe]:
+    """Every probe; those that need a sandbox only if one can be built."""
+    here = system()
+    who = uids(config)
+    probes = [_machine(), _user(who), *_programs(config, here), _browser(config, here), *_fonts(here)]
+    said = "bwrap is missing" if shutil.which("bwrap") is None else await selftest.namespaces(who)
+    if said:
+        cause, fix = explain(said, here) or (said, "")
+        probes.append(Probe("namespaces", "fail", f"{cause} ({said})" if fix else said, fix))
+    else:
+        probes.append(Probe("namespaces", "ok", "user, mount, pid, network, ipc and uts, and /proc in them"))
+        probes += await _functional(who, here)
+    return [*probes, _cgroups(), _shared_memory(config), _disk(config)]
+
+
+async def _functional(who: Uids, here: System) -> list[Probe]:
+    tried, facts = await selftest.walls(who)
+    probes = [selftest.judge(tried)]
+    if facts.get("userns"):
+        probes.append(
+            Probe("browser sandbox", "ok", "user namespaces nest: the browser's own sandbox stays on")
+        )
+    else:
+        _, fix = explain("namespace", here) or ("", "")
+        probes.append(
+            Probe("browser sandbox", "fail", "user namespaces don't nest; there is no running without", fix)
+        )
+    abi = facts.get("landlock") or 0
+    if abi:
+        probes.append(Probe("landlock", "ok", f"ABI {abi}: apps execute files under /usr only"))
+    else:
+        probes.append(
+            Probe(
+                "landlock",
+                "warn",
+                "not in this kernel: apps could execute what they download, inside their sandbox",
+                "boot with lsm=landlock,… (kernel 5.13 or later)",
+            )
+        )
+    took = await selftest.kill_time(who)
+    detail = f"50 processes that ignore SIGTERM were gone in {took * 1000:.0f} ms"
+    return [*probes, Probe("kill", "ok" if took < 2 else "fail", detail)]
+
+
+def _machine() -> Probe:
+    name = f"{platform.machine()}, Linux {platform.release()}"
+    if platform.machine() not in ("x86_64", "aarch64"):
+        return Probe("machine", "fail", name, "bodyd runs on x86_64 and aarch64")
+    return Probe("machine", "ok", name)
+
+
+def _user(who: Uids) -> Probe:
+    if who.drop:
+        return Probe("uids", "ok", f"root: apps run as {who.apps}, the X server as {who.x}")
+    return Probe(
+        "uids",
+        "warn",
+        f"uid {who.apps} runs the daemon, the apps and the X server: namespaces alone keep them apart",
+        "start bodyd as root to give each a uid of its own (it drops them)",
+    )
+
+
+def _programs(config: Config, here: System) -> list[Probe]:
+    probes = []
+    for name, path in programs(config).items():
+        if path:
+            probes.append(Probe(name, "ok", f"{path}, {bwrap_version()}" if name == "bwrap" else path))
+        else:
+            probes.append(Probe(name, "fail", "not installed", install(name, here.distribution)))
+    return probes
+
+
+def _browser(config: Config, here: System) -> Probe:
+    path = config.desktop.browser
+    if not path:
+        return Probe("browser", "warn", "none configured: the desktop starts empty", "set desktop.browser")
+    try:
+        return Probe("browser", "ok", browser.program(path))
+    except BodydError as exc:
+        return Probe("browser", "fail", exc.message, install("browser", here.distribution))
+
+
+def _fonts(here: System) -> list[Probe]:
+    names = {name for _, _, files in os.walk("/usr/share/fonts") for name in files}
+    probes = []
+    for kind, prefixes in _FONTS.items():
+        if any(name.startswith(prefixes) for name in names):
+            probes.append(Probe(kind, "ok", "installed"))
+        else:
+            probes.append(
+                Probe(kind, "warn", "missing: such text shows as boxes", install(kind, here.distribution))
+            )
+    return probes
+
+
+def _cgroups() -> Probe:
+    """bodyd sets no cgroups yet: say which limits hold without them, and which do not."""
+    unified = read("/sys/fs/cgroup/cgroup.controllers").split()
+    kind = f"v2 with {', '.join(unified)}" if unified else "v1, or none"
+    return Probe(
+        "limits",
+        "warn",
+        f"processes and open files are limited in each sandbox, memory and CPU are not (cgroups: {kind})",
+        "run bodyd in a container or systemd unit with a memory and a CPU limit",
+    )
+
+
+def _shared_memory(config: Config) -> Probe:
+    wanted = config.desktop.shm_bytes + config.desktop.tmp_bytes
+    available = next(
+        (
+            int(x.split()[1]) * 1024
+            for x in read("/proc/meminfo").splitlines()
+            if x.startswith("MemAvailable")
+        ),
+        0,
+    )
+    detail = (
+        f"{available >> 20} MiB available; the body's /dev/shm and /tmp may take {wanted >> 20} MiB of it"
+    )
+    if available < wanted:
+        return Probe("memory", "warn", detail, "lower desktop.shm_bytes and desktop.tmp_bytes, or add memory")
+    return Probe("memory", "ok", detail)
+
+
+def _disk(config: Config) -> Probe:
+    place = next(p for p in (config.state, *config.state.parents) if p.exists())
+    free = shutil.disk_usage(place).free
+    detail = f"{free >> 20} MiB free for {config.state}"
+    return Probe(
+        "disk", "ok" if free >= _FREE_BYTES else "warn", detail, "" if free >= _FREE_BYTES else "free 1 GiB"
+    )

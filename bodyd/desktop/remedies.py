@@ -1,0 +1,120 @@
+"""What to do about what is missing: packages by distribution, causes of a refused sandbox. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["ok", "warn", "fail"]
+
+_DEBIAN = {
+    "bwrap": "bubblewrap",
+    "setpriv": "util-linux",
+    "prlimit": "util-linux",
+    "Xvfb": "xvfb",
+    "xkbcomp": "x11-xkb-utils",
+    "openbox": "openbox",
+    "browser": "chromium",
+    "python3": "python3",
+    "latin fonts": "fonts-dejavu-core fonts-liberation",
+    "CJK fonts": "fonts-noto-cjk",
+    "emoji font": "fonts-noto-color-emoji",
+    "time zones": "tzdata",
+}
+_FEDORA = {
+    **_DEBIAN,
+    "Xvfb": "xorg-x11-server-Xvfb",
+    "xkbcomp": "xkbcomp",
+    "latin fonts": "dejavu-sans-fonts liberation-fonts",
+    "CJK fonts": "google-noto-sans-cjk-fonts",
+    "emoji font": "google-noto-color-emoji-fonts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One thing that was tried. `fix` is the exact thing to do, "" where nothing is needed."""
+
+    name: str
+    status: Status
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The facts that a cause is inferred from.
+
+    Attributes:
+        distribution: ID of os-release ("debian", "ubuntu", "fedora", …), and what it is like.
+        sysctls: Values by dotted name; absent ones are left out.
+        container: The daemon itself runs in a container.
+        filtered: A seccomp filter is on the daemon itself.
+    """
+
+    distribution: tuple[str, ...]
+    sysctls: dict[str, str]
+    container: bool
+    filtered: bool
+
+
+def install(what: str, distribution: tuple[str, ...]) -> str:
+    """The command that installs *what* ("bwrap", "Xvfb", "CJK fonts", …)."""
+    if what == "browser" and "ubuntu" in distribution:
+        return (
+            "Chromium is a snap on Ubuntu, which can't run here: install Google Chrome, Brave or Edge from "
+            "its maker's .deb, and set desktop.browser to its path (/opt/google/chrome/chrome, say)"
+        )
+    if "fedora" in distribution or "rhel" in distribution:
+        return f"dnf install {_FEDORA.get(what, what)}"
+    return f"apt-get install {_DEBIAN.get(what, what)}"
+
+
+def explain(said: str, system: System) -> tuple[str, str] | None:
+    """Why bwrap could not build a sandbox, and the exact fix; None if its words are not understood."""
+    if "mount proc" in said or "Can't mount proc" in said:
+        return (
+            "/proc is masked by the container that bodyd runs in",
+            "unmask it: podman --security-opt unmask=ALL; docker --security-opt systempaths=unconfined; "
+            "Kubernetes securityContext.procMount: Unmasked with hostUsers: false",
+        )
+    namespace = "namespace" in said or "Operation not permitted" in said or "uid map" in said
+    if not namespace and "No space left" not in said:
+        return None
+    sysctls = system.sysctls
+    if sysctls.get("user.max_user_namespaces") == "0" or "No space left" in said:
+        return "user namespaces are used up or set to none", "sysctl -w user.max_user_namespaces=15000"
+    if sysctls.get("kernel.unprivileged_userns_clone") == "0":
+        return "user namespaces are switched off", "sysctl -w kernel.unprivileged_userns_clone=1"
+    if sysctls.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "AppArmor keeps unprivileged programs from user namespaces (Ubuntu's default)",
+            "give bwrap a profile: printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile bwrap "
+            "/usr/bin/bwrap flags=(unconfined) { userns, }\\n' > /etc/apparmor.d/bwrap && apparmor_parser -r "
+            "/etc/apparmor.d/bwrap; or: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        )
+    if system.container or system.filtered:
+        return (
+            "the container's seccomp filter refuses user namespaces",
+            "start it with a filter that allows clone, unshare, mount, umount2, pivot_root and setns for "
+            "unprivileged users (docker or podman --security-opt seccomp=FILE; seccomp=unconfined to try), "
+            "and an unmasked /proc",
+        )
+    return "the kernel refuses user namespaces", "boot a kernel with CONFIG_USER_NS, and allow it to users"
+
+
+def render(probes: Iterable[Probe]) -> str:
+    """The probes as text for a person: a mark, the name, what was seen, and the fix below."""
+    lines = []
+    for probe in probes:
+        mark = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}[probe.status]
+        lines.append(f"{mark}  {probe.name}: {probe.detail}")
+        if probe.fix:
+            lines.append(f"      fix: {probe.fix}")
+    return "\n".join(lines)
+
+
+def failed(probes: Iterable[Probe]) -> bool:
+    """Whether a body can't run here."""
+    return any(p.status == "fail" for p in probes)
