@@ -161,6 +161,7 @@ def _configure(connection: sqlite3.Connection, path: Path, schema: Schema, synch
         f"page_size = {schema.page_size}",
         f"auto_vacuum = {'INCREMENTAL' if schema.shrinks else 'NONE'}",
         "trusted_schema = OFF",
+        "secure_delete = OFF",
         "cell_size_check = ON",
         "temp_store = MEMORY",
         f"synchronous = {synchronous}",

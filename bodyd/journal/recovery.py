@@ -90,10 +90,10 @@ def _input(index: int, summary: InputSummary, found: Trace, *, trusted: bool) ->
                 if trusted
                 else _uncertain(index, summary, 0)
             )
-        case Reached(units=units, exact=exact):
-            if exact and trusted and units < summary.units:
-                return _stopped(index, summary, units)
-            return _uncertain(index, summary, units)
+        case _:
+            if found.exact and trusted and found.units < summary.units:
+                return _stopped(index, summary, found.units)
+            return _uncertain(index, summary, found.units)
 
 
 def _delivered(index: int, summary: InputSummary) -> InputReceipt:
@@ -128,6 +128,6 @@ def _proof(found: Trace, *, trusted: bool) -> str:
     match found:
         case Unknown():
             return found.value if trusted else "no trace outlived the machine's restart"
-        case Reached(index=index, units=units, exact=exact):
-            how = "exactly" if exact and trusted else "at least"
-            return f"{how} {units} units of input {index}"
+        case _:
+            how = "exactly" if found.exact and trusted else "at least"
+            return f"{how} {found.units} units of input {found.index}"

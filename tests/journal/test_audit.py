@@ -49,6 +49,24 @@ def test_where_there_is_no_journal_it_says_so(directory):
     assert list(directory.iterdir()) == []
 
 
+def test_a_database_of_another_program_has_no_audit(directory):
+    """Said as the daemon says it."""
+    directory.mkdir()
+    connection = sqlite3.connect(directory / "journal.db")
+    connection.execute("CREATE TABLE audit (n)")
+    connection.close()
+    with pytest.raises(JournalUnavailable, match="not one of bodyd's"), read_audit(directory):
+        pass
+
+
+def test_a_database_that_no_start_has_made_yet_has_no_audit(directory):
+    """A reader migrates nothing."""
+    directory.mkdir()
+    (directory / "journal.db").touch()
+    with pytest.raises(JournalUnavailable, match="start bodyd on it once"), read_audit(directory):
+        pass
+
+
 async def test_the_command_prints_rows_and_the_verdict(journal, directory, capsys):
     """One line a row; exit 0 for a sound chain, 1 for a broken one."""
     await journal.audit("lease.granted", {"epoch": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -107,6 +108,17 @@ def test_a_file_that_can_not_be_opened_is_told(tmp_path):
         pytest.raises(JournalUnavailable, match="progress can't be used"),
         open_progress(tmp_path / "progress"),
     ):
+        pass
+
+
+def test_a_disk_without_room_for_its_blocks_is_told_before_the_mapping(tmp_path, monkeypatch):
+    """A store into a page that the disk can't hold would be a SIGBUS."""
+
+    def full(*_args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(JournalUnavailable, match="No space left"), open_progress(tmp_path / "progress"):
         pass
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from functools import partial
 from pathlib import Path
 
@@ -139,6 +140,20 @@ async def test_a_blanked_epoch_is_erased_and_nothing_of_it_is_kept(reopen, direc
         assert (row.kind, row.data) == ("screenshots.blanked", {"epoch": 2, "screenshots": 1})
     async with reopen() as journal:
         assert not await journal.put_screenshot(*capture(3, epoch=2))
+
+
+async def test_erasing_is_not_claimed_while_a_reader_keeps_the_old_pages(journal, directory):
+    """The rows are gone; that their bytes are, too, is said only when it is so."""
+    await journal.put_screenshot(*capture(1, epoch=2))
+    reader = sqlite3.connect(directory / "images.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM images").fetchall()
+    with pytest.raises(JournalUnavailable, match="keeps erased pages"):
+        await journal.forget_epoch(2)
+    assert await journal.screenshot("shot-1") is None
+    reader.close()
+    await journal.forget_epoch(2)
+    assert (directory / "images.db-wal").stat().st_size == 0
 
 
 async def test_the_replay_of_a_request_carries_its_screenshot(journal):
