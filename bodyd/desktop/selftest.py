@@ -85,7 +85,8 @@ async def kill_time(uids: Uids) -> float:
 async def walls(uids: Uids) -> tuple[dict[str, str], dict[str, Any]]:
     """Try the walls from inside: what each attempt came to, and what netinit found (userns, landlock)."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with socket.create_server(("127.0.0.1", 0)) as host, ours, tempfile.TemporaryDirectory() as directory:
+    control = trio.socket.from_stdlib_socket(ours)
+    with socket.create_server(("127.0.0.1", 0)) as host, control, tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/site"
         with theirs:
             argv = (
@@ -101,7 +102,7 @@ async def walls(uids: Uids) -> tuple[dict[str, str], dict[str, Any]]:
             )
             async with sandbox(spec) as box, trio.open_nursery() as nursery:
                 theirs.close()
-                facts, listener = await receive_network(trio.socket.from_stdlib_socket(ours.dup()))
+                facts, listener = await receive_network(control)
                 rules = EgressRules.parse(local={f"{_SITE}:80": path})
                 proxy = EgressProxy(rules, announce=lambda verdict: None)
                 site = trio.socket.socket(socket.AF_UNIX)
