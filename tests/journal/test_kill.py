@@ -24,8 +24,7 @@ from .killed import POINTS
 class Doors:
     """Small doors, one after the other, in processes of their own."""
 
-    def __init__(self, directory: Path, log: Path) -> None:
-        self._places = f"{directory} {log}"
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.journal.killed"],
             stdin=subprocess.PIPE,
@@ -34,7 +33,14 @@ class Doors:
         )
 
     def run(
-        self, first: int, *, point: str = "-", after: int = 0, pause: float = 0
+        self,
+        directory: Path,
+        log: Path,
+        *,
+        first: int = 1,
+        point: str = "-",
+        after: int = 0,
+        pause: float = 0,
     ) -> tuple[set[str], set[str]]:
         """Run one until it kills itself at *point*, or is killed *pause* s after its *after*-th line.
 
@@ -42,7 +48,7 @@ class Doors:
             The ids that it told as begun, and those that it told as finished.
         """
         assert self._process.stdin is not None
-        print(self._places, first, point, file=self._process.stdin, flush=True)
+        print(directory, log, first, point, file=self._process.stdin, flush=True)
         pid = int(self._next("pid")[0][1])
         told = []
         if point == "-":
@@ -76,9 +82,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-@pytest.fixture
-def doors(directory: Path, log: Path) -> Iterator[Doors]:
-    doors = Doors(directory, log)
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Doors]:
+    doors = Doors()
     yield doors
     doors.close()
 
@@ -139,9 +145,11 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_kill_at_a_named_moment_leaves_the_one_true_receipt(reopen: Opener, doors, log, point):
+async def test_a_kill_at_a_named_moment_leaves_the_one_true_receipt(
+    reopen: Opener, doors, directory, log, point
+):
     """Between intent and dispatch nothing was attempted; between dispatch and receipt it is known how far."""
-    begun, finished = doors.run(1, point=point)
+    begun, finished = doors.run(directory, log, point=point)
     assert (begun, finished) == ({"req-1"}, set())
     async with reopen() as journal:
         assert len(journal.recovered) == (0 if point == "finished" else 1)
@@ -149,14 +157,16 @@ async def test_a_kill_at_a_named_moment_leaves_the_one_true_receipt(reopen: Open
         assert [i.delivery.outcome.value for i in receipt.inputs] == EXPECTED[point]
 
 
-async def test_kills_at_random_moments_lose_and_invent_nothing(reopen: Opener, doors, log, times):
+async def test_kills_at_random_moments_lose_and_invent_nothing(reopen: Opener, doors, directory, log, times):
     """One body's life with many deaths: all that was told stays, and every receipt stays true."""
     chance = random.Random(7)
     begun: set[str] = set()
     finished: set[str] = set()
     first = 1
     for _ in range(times(200)):
-        told = doors.run(first, after=chance.randrange(1, 40), pause=chance.random() * 0.004)
+        told = doors.run(
+            directory, log, first=first, after=chance.randrange(1, 40), pause=chance.random() * 0.004
+        )
         begun |= told[0]
         finished |= told[1]
         async with reopen() as journal:
