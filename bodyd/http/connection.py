@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from typing import cast
 
 import h11
 import trio
@@ -173,9 +174,13 @@ class Connection(TCPServer):
             while data:
                 await self.protocol.handle(RawData(data))
                 data = await self._receive()
-        if self._closing:
+        if self._closing and self._more_may_come():
             await linger(self._socket_stream)
         await self.protocol.handle(Closed())
+
+    def _more_may_come(self) -> bool:
+        request = cast(_Protocol, self.protocol).connection.their_state
+        return request not in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
 
     async def _receive(self) -> bytes:
         try:

@@ -8,9 +8,8 @@ accepting, let requests end, cancel them, close their sockets; each is bounded.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,41 +60,6 @@ async def refuse_upgrade(stream: trio.SocketStream, head: Head) -> None:
     await _refuse(stream, NotFound(f"nothing here takes an upgrade to {head.header('upgrade')!r:.40}"))
 
 
-async def serve(
-    app: App,
-    *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    unix_path: Path | None = None,
-    upgrade: UpgradeHandler = refuse_upgrade,
-    limits: Limits | None = None,
-    task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Serve *app* until cancelled. `port` None means no TCP, 0 a free port.
-
-    Raises:
-        ConfigError: a socket can't be had; nothing was started.
-    Cancellation:
-        Returns within `drain + unwind` seconds and the app's own shutdown (5 s).
-    """
-    with contextlib.ExitStack() as stack:
-        sockets = []
-        if port is not None:
-            sockets.append(stack.enter_context(contextlib.closing(open_tcp(host, port))))
-        bound = Bound(sockets[0].getsockname()[1] if sockets else None, unix_path)
-        if unix_path is not None:
-            sockets.append(stack.enter_context(unix_socket(unix_path)))
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
-        server = _Server(app, upgrade, limits or Limits())
-        stopping = trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.run, listeners, bound, task_status, stopping)
-            try:
-                await trio.sleep_forever()
-            finally:
-                stopping.set()  # the server shields itself, and ends by this alone
-
-
 @contextlib.asynccontextmanager
 async def listen(
     app: App,
@@ -106,13 +70,53 @@ async def listen(
     upgrade: UpgradeHandler = refuse_upgrade,
     limits: Limits | None = None,
 ) -> AsyncIterator[Bound]:
-    """As `serve`, for the length of the context."""
-    async with trio.open_nursery() as nursery:
-        run = partial(serve, app, host=host, port=port, unix_path=unix_path, upgrade=upgrade, limits=limits)
-        try:
-            yield await nursery.start(run)
-        finally:
-            nursery.cancel_scope.cancel(reason="the server is not wanted any more")
+    """Serve *app* for the length of the context. `port` None means no TCP, 0 a free port.
+
+    Raises:
+        ConfigError: a socket can't be had; nothing was started.
+    Cancellation:
+        Leaving takes at most `drain + unwind` seconds and the app's own shutdown (5 s).
+    """
+    with _opened(host, port, unix_path) as (bound, listeners):
+        server = _Server(app, upgrade, limits or Limits())
+        async with trio.open_nursery() as nursery:
+            try:
+                await nursery.start(server.run, listeners)
+                yield bound
+            finally:
+                server.stopping.set()  # once started, the server shields itself and ends by this alone
+
+
+async def serve(
+    app: App,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    unix_path: Path | None = None,
+    upgrade: UpgradeHandler = refuse_upgrade,
+    limits: Limits | None = None,
+    task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """As `listen`, until cancelled; for `nursery.start`."""
+    async with listen(
+        app, host=host, port=port, unix_path=unix_path, upgrade=upgrade, limits=limits
+    ) as bound:
+        task_status.started(bound)
+        await trio.sleep_forever()
+
+
+@contextlib.contextmanager
+def _opened(
+    host: str, port: int | None, unix_path: Path | None
+) -> Iterator[tuple[Bound, list[trio.SocketListener]]]:
+    with contextlib.ExitStack() as stack:
+        sockets = []
+        if port is not None:
+            sockets.append(stack.enter_context(contextlib.closing(open_tcp(host, port))))
+        bound = Bound(sockets[0].getsockname()[1] if sockets else None, unix_path)
+        if unix_path is not None:
+            sockets.append(stack.enter_context(unix_socket(unix_path)))
+        yield bound, [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
 
 
 @dataclass(eq=False)
@@ -122,6 +126,7 @@ class _Server:
     limits: Limits
     live: dict[trio.SocketStream, trio.SocketListener] = field(default_factory=dict)
     gone: trio.Event = field(default_factory=trio.Event)
+    stopping: trio.Event = field(default_factory=trio.Event)
 
     def __post_init__(self) -> None:
         self.config = hypercorn_config()
@@ -134,11 +139,11 @@ class _Server:
     async def run(
         self,
         listeners: list[trio.SocketListener],
-        bound: Bound,
-        task_status: trio.TaskStatus[Bound],
-        stopping: trio.Event,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        with trio.CancelScope(shield=True):
+        """Accept until `stopping`, then end in stages. Cancellable only until started."""
+        with trio.CancelScope() as shield:
             lifespan = Lifespan(self.asgi, self.config, self.state)
             async with trio.open_nursery() as lifespan_nursery:
                 await lifespan_nursery.start(lifespan.handle_lifespan)
@@ -147,8 +152,10 @@ class _Server:
                     async with trio.open_nursery() as acceptors:
                         for listener in listeners:
                             acceptors.start_soon(self._accept, listener, handlers)
-                        task_status.started(bound)
-                        await stopping.wait()
+                        await trio.lowlevel.checkpoint_if_cancelled()  # a shield must not hide it
+                        task_status.started()
+                        shield.shield = True
+                        await self.stopping.wait()
                         acceptors.cancel_scope.cancel(reason="the server is shutting down")
                     await self._drain(handlers)
                 await lifespan.wait_for_shutdown()
