@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -63,8 +62,8 @@ async def x_server(layout: Layout, generation: int, screen: tuple[int, int]) -> 
             box = await start(x_spec(layout, directory, cookie, screen, tell), ledger=layout.ledger)
         async with held(box, ledger=layout.ledger):
             await _ready(box, ready)
-            with _pinned(directory / "X0", layout.uids.x) as path:
-                yield XServer(box, directory / "X0", cookie, XEndpoint(path, cookie, layout.uids.x))
+            path = directory / "X0"
+            yield XServer(box, path, cookie, XEndpoint(str(path), cookie, layout.uids.x))
     finally:
         os.close(ready)
 
@@ -105,17 +104,6 @@ async def _ready(box: Sandbox, ready: int) -> None:
             said += piece
     if scope.cancelled_caught:
         raise DisplayUnavailable(f"the X server was not ready within {READY_S:.0f} s: {box.tail()}")
-
-
-@contextmanager
-def _pinned(path: Path, uid: int) -> Iterator[str]:
-    """A path that leads to the socket itself, whatever the server later puts in its place."""
-    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with _closing(fd):
-        info = os.fstat(fd)
-        if not stat.S_ISSOCK(info.st_mode) or info.st_uid != uid:
-            raise IsolationUnavailable(f"{path} is not the X server's socket")
-        yield f"/proc/{os.getpid()}/fd/{fd}"
 
 
 @contextmanager
