@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import httpx2
+import trio
 from pydantic import BaseModel
 
 from bodyd import errors
@@ -33,6 +34,7 @@ Json = dict[str, Any]
 
 POOL = 16
 KEEP_ALIVE_SECONDS = 30.0  # well under the server's, so that no request meets a closing connection
+CLOSE_SECONDS = 2.0
 _UNIX_BASE = "http://localhost"
 
 
@@ -86,7 +88,8 @@ class BodyClient:
         value: BaseException | None = None,
         traceback: TracebackType | None = None,
     ) -> None:
-        await self._http.__aexit__(kind, value, traceback)
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._http.__aexit__(kind, value, traceback)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -123,14 +126,17 @@ class BodyClient:
         request = self._http.build_request("GET", "/v1/events", headers=self._headers)
         with self._translated():
             response = await self._http.send(request, stream=True)
+        events = _Events(cast(AsyncGenerator[str], response.aiter_lines()), self._translated())
         try:
             if response.is_error:
                 with self._translated():
                     await response.aread()
                 _checked(response)
-            yield _events(response)
+            yield events
         finally:
-            await response.aclose()
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                await events.aclose()
+                await response.aclose()
 
     # -- the lease ---------------------------------------------------------------------------------
 
@@ -162,18 +168,24 @@ class BodyClient:
 
     # -- tickets -----------------------------------------------------------------------------------
 
-    async def ticket(self, scope: Scope = Scope.OWNER) -> str:
-        """A one-use secret, good for five minutes, that opens the console with *scope*."""
-        return str((await self._json("POST", "/v1/tickets", {"scope": scope.value}))["ticket"])
+    async def ticket(self, scope: Scope = Scope.OWNER) -> Json:
+        """A one-use secret, good for five minutes: {ticket, scope, expires_at, link}."""
+        return await self._json("POST", "/v1/tickets", {"scope": scope.value})
 
     async def console_link(self, base_url: str | None = None, scope: Scope = Scope.OWNER) -> str:
-        """A link to the console page that works once.
+        """A link to the owner's page that works once.
 
         Args:
-            base_url: Where a browser reaches the daemon; by default what its status says.
+            base_url: Where the browser reaches the daemon, if not where the daemon thinks.
+        Raises:
+            Unavailable: the daemon listens on its unix socket alone, and no base_url was given.
         """
-        base = base_url or (await self.status()).get("url") or self._where
-        return f"{str(base).rstrip('/')}/#ticket={await self.ticket(scope)}"
+        issued = await self.ticket(scope)
+        if base_url is not None:
+            return f"{base_url.rstrip('/')}/#ticket={issued['ticket']}"
+        if issued["link"] is None:
+            raise errors.Unavailable("this daemon has no address for browsers; set [http] port or public_url")
+        return str(issued["link"])
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -355,7 +367,22 @@ for _cls in _leaves(errors.BodydError):
     _BY_CODE.setdefault(_cls.code, _cls)
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[Event]:
-    async for line in response.aiter_lines():
-        if line.startswith("data: "):
-            yield Event.model_validate_json(line.removeprefix("data: "))
+class _Events:
+    """The events in a stream of lines; a break in the connection is an error, an end is an end."""
+
+    def __init__(self, lines: AsyncGenerator[str], translated: _Translated) -> None:
+        self._lines = lines
+        self._translated = translated
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> Event:
+        with self._translated:
+            while True:
+                line = await anext(self._lines)
+                if line.startswith("data: "):
+                    return Event.model_validate_json(line.removeprefix("data: "))
+
+    async def aclose(self) -> None:
+        await self._lines.aclose()

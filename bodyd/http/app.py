@@ -5,8 +5,6 @@ Counterparts: listener.py serves it; the body is behind the port in services.py.
 
 from __future__ import annotations
 
-from typing import cast
-
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable
 from quart import Response, g, request
@@ -31,7 +29,7 @@ from .auth import require
 from .errors import Answer, answer, new_request_id, of_status, unexpected
 from .listener import UNIX
 from .routing import PUBLIC, Api
-from .services import API, EXTENSION, Services, services
+from .services import API, EXTENSION, Services, connection_state, services
 
 BODY_SECONDS = 30
 """How long a request's body may take to arrive; then 408."""
@@ -97,7 +95,7 @@ def _admit(api: Api) -> None:
     """Host, Origin, then token and scope, before any route runs."""
     needs = api.needs(request.url_rule.endpoint if request.url_rule is not None else None)
     headers = request.headers
-    unix = bool(cast(dict[str, object], request.scope.get("state", {})).get(UNIX))
+    unix = connection_state().get(UNIX) is True
     site = None if needs is PUBLIC else headers.get("sec-fetch-site")
     services().origins.check(headers.get("host"), headers.get("origin"), site, unix=unix)
     if needs is not PUBLIC:

@@ -32,8 +32,13 @@ UNIX = "bodyd.unix"
 CLOSERS = "bodyd.closers"
 """Key of an ASGI scope's `state`: a set of functions, called when the server starts to shut down."""
 
-REFUSE_SECONDS = 5.0
+PORT = "bodyd.port"
+"""Key of an ASGI scope's `state`: the TCP port that the server listens on, or None."""
+
 UpgradeHandler = Callable[[trio.SocketStream, Head], Awaitable[None]]
+
+
+REFUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ async def listen(
     """
     with _opened(host, port, unix_path) as (bound, listeners):
         server = _Server(app, upgrade, limits or Limits())
+        server.state[PORT] = bound.port
         async with trio.open_nursery() as nursery:
             try:
                 await nursery.start(server.run, listeners)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import trio
-from quart import Response, request
+from quart import Response
 
 from bodyd.contract.events import Event
 from bodyd.contract.lease import Scope
@@ -14,9 +14,10 @@ from bodyd.errors import Unavailable
 
 from .listener import CLOSERS
 from .routing import Api
-from .services import EventSource, services
+from .services import EventSource, connection_state, services
 
 KEEP_ALIVE_SECONDS = 15.0
+LEAVE_SECONDS = 1.0
 
 
 def add(api: Api) -> None:
@@ -25,29 +26,44 @@ def add(api: Api) -> None:
         source = services().events
         if source is None:
             raise Unavailable("this body publishes no events; poll GET /v1/status")
-        state = cast(dict[str, Any], request.scope.get("state") or {})
-        closers: set[Callable[[], None]] = state.get(CLOSERS, set())
-        return Response(stream(source, closers), content_type="text/event-stream")
+        closers: set[Callable[[], None]] = connection_state().get(CLOSERS, set())
+        return Response(EventStream(source, closers), content_type="text/event-stream")
 
 
-async def stream(source: EventSource, closers: set[Callable[[], None]]) -> AsyncIterator[bytes]:
+class EventStream:
     """Frames until the source, the server or the client ends; a comment where nothing happens.
 
-    It only reads a channel: no scope of its own is open across a yield.
+    An iterator and not a generator: whoever drops it in the middle still closes it (`aclose`), and
+    no scope is open between two frames.
     """
-    async with source.subscribe() as channel:
-        closers.add(channel.close)
+
+    def __init__(self, source: EventSource, closers: set[Callable[[], None]]) -> None:
+        self._source = source
+        self._closers = closers
+        self._subscription = AsyncExitStack()
+        self._channel: trio.MemoryReceiveChannel[Event] | None = None
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._channel is None:
+            self._channel = await self._subscription.enter_async_context(self._source.subscribe())
+            self._closers.add(self._channel.close)
+            return b": bodyd\n\n"
         try:
-            yield b": bodyd\n\n"
-            while True:
-                event: Event | None = None
-                with trio.move_on_after(KEEP_ALIVE_SECONDS):
-                    event = await channel.receive()
-                yield frame(event) if event is not None else b": still here\n\n"
+            with trio.move_on_after(KEEP_ALIVE_SECONDS):
+                return frame(await self._channel.receive())
         except (trio.EndOfChannel, trio.ClosedResourceError):
-            return
-        finally:
-            closers.discard(channel.close)
+            raise StopAsyncIteration from None
+        return b": still here\n\n"
+
+    async def aclose(self) -> None:
+        """End the subscription, also when the request was cancelled."""
+        if self._channel is not None:
+            self._closers.discard(self._channel.close)
+        with trio.move_on_after(LEAVE_SECONDS, shield=True):
+            await self._subscription.aclose()
 
 
 def frame(event: Event) -> bytes:

@@ -9,8 +9,9 @@ from quart import Response
 
 from bodyd.contract.lease import Scope
 
+from .listener import PORT
 from .routing import PUBLIC, Api
-from .services import read_model, reply, services
+from .services import connection_state, read_model, reply, services
 
 
 class TicketRequest(BaseModel):
@@ -32,10 +33,28 @@ def add(api: Api) -> None:
     async def issue() -> Response:
         wanted = await read_model(TicketRequest)
         ticket, expires_at = services().tickets.issue(wanted.scope)
-        return reply({"ticket": ticket, "scope": wanted.scope.value, "expires_at": expires_at})
+        base = _page()
+        return reply(
+            {
+                "ticket": ticket,
+                "scope": wanted.scope.value,
+                "expires_at": expires_at,
+                "link": base and f"{base}#ticket={ticket}",
+            }
+        )
 
     @api.post("/v1/tickets/redeem", PUBLIC)
     async def redeem() -> Response:
         wanted = await read_model(RedeemRequest)
         token, scope, expires_at = services().tickets.redeem(wanted.ticket)
         return reply({"token": token, "scope": scope.value, "expires_at": expires_at})
+
+
+def _page() -> str | None:
+    """Where a browser finds the page; None where nothing listens on TCP and no public_url is set."""
+    http = services().config.http
+    if http.public_url is not None:
+        return http.public_url.rstrip("/") + "/"
+    port = connection_state().get(PORT)
+    host = f"[{http.host}]" if ":" in http.host else http.host
+    return f"http://{host}:{port}/" if port else None

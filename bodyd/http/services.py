@@ -79,6 +79,11 @@ def caller() -> Caller:
     return cast(Caller, g.caller)
 
 
+def connection_state() -> dict[str, Any]:
+    """What the listener says of the connection; empty where there is none (Quart's test client)."""
+    return cast(dict[str, Any], request.scope.get("state") or {})
+
+
 def lease_token() -> str:
     """The claim that the call is made under.
 

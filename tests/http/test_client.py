@@ -13,7 +13,8 @@ from bodyd.client import BodyClient, error_of, new_request_id
 from bodyd.contract import actions as a
 from bodyd.contract.lease import Scope
 from bodyd.contract.screenshots import RegionTarget, ScreenshotRequest
-from bodyd.http.listener import Bound
+from bodyd.http.app import create_app
+from bodyd.http.listener import Bound, listen
 from bodyd.http.services import Services
 
 from .fake_body import FakeBody
@@ -85,9 +86,31 @@ async def test_a_console_link_works_once(client: BodyClient, bound: Bound):
     link = await client.console_link("http://localhost:7310/", scope=Scope.VIEWER)
     base, _, ticket = link.partition("#ticket=")
     assert base == "http://localhost:7310/"
+    assert (await client.console_link()).startswith(f"http://127.0.0.1:{bound.port}/#ticket=")
     raw = await client._json("POST", "/v1/tickets/redeem", {"ticket": ticket})
     async with BodyClient(url=f"http://127.0.0.1:{bound.port}", token=raw["token"]) as page:
         assert (await page.status())["scope"] == "viewer"
+
+
+async def test_a_link_needs_an_address_for_browsers(services: Services, tmp_path: Path):
+    """A daemon on its unix socket alone has none, and says so; public_url is one."""
+    owner = services.tokens.token(Scope.OWNER)
+    path = tmp_path / "only.sock"
+    async with (
+        listen(create_app(services), unix_path=path),
+        BodyClient(socket_path=path, token=owner) as client,
+    ):
+        with pytest.raises(errors.Unavailable, match="public_url"):
+            await client.console_link()
+    http = services.config.http.model_copy(update={"public_url": "https://body.example.org/x"})
+    public = Services(
+        body=services.body, tokens=services.tokens, config=services.config.model_copy(update={"http": http})
+    )
+    async with (
+        listen(create_app(public), unix_path=path),
+        BodyClient(socket_path=path, token=owner) as client,
+    ):
+        assert (await client.console_link()).startswith("https://body.example.org/x/#ticket=bodyd_ticket_")
 
 
 async def test_screenshots_take_requests(client: BodyClient):

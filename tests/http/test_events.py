@@ -15,7 +15,7 @@ from bodyd.contract.events import Event
 from bodyd.contract.lease import Scope
 from bodyd.http.app import create_app
 from bodyd.http.listener import Limits, listen
-from bodyd.http.routes_events import frame, stream
+from bodyd.http.routes_events import EventStream, frame
 from bodyd.http.services import Services
 
 from .fake_body import FakeBody
@@ -109,7 +109,7 @@ async def test_an_open_stream_does_not_hold_up_a_shutdown(services: Services, tm
 
 async def test_quiet_is_filled_with_comments(source: Source, autojump_clock):
     """A proxy that ends silent connections sees a line now and then."""
-    frames = stream(source, set())
+    frames = EventStream(source, set())
     assert await anext(frames) == b": bodyd\n\n"
     assert (await anext(frames)).startswith(b":")
     await frames.aclose()
