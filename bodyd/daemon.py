@@ -22,8 +22,9 @@ from bodyd.contract.ends import End
 from bodyd.contract.lease import LeaseState, Scope
 from bodyd.desktop.desktop import open_desktop
 from bodyd.driver.body import Body, open_body
-from bodyd.http.app import Services, create_app
+from bodyd.http.app import create_app
 from bodyd.http.listener import listen
+from bodyd.http.services import Services
 from bodyd.http.tokens import Tokens
 from bodyd.journal.journal import open_journal
 

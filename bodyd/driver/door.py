@@ -30,7 +30,8 @@ from bodyd.errors import (
     RequestConflict,
 )
 from bodyd.journal.journal import Journal, New, Replay
-from bodyd.lease.manager import Admission, LeaseManager
+from bodyd.lease.manager import LeaseManager
+from bodyd.lease.permit import Admission
 from bodyd.policy.rules import Rules, judge
 
 from . import dispatcher, verifier
@@ -171,7 +172,7 @@ class Door:
         turn.interrupted.set()
 
     async def _pass(self, turn: _Turn) -> Receipt:
-        request, claim = turn.request, turn.admission
+        request, claim = turn.request, turn.admission.claim
         intent = self._journal.intent(request, conversation_id=claim.conversation_id, lease_id=claim.lease_id)
         stored = await self._journal.lookup(request.request_id, intent.fingerprint)
         if stored is not None:
@@ -180,6 +181,7 @@ class Door:
         async with self._sending:
             if not turn.permit.valid:  # the checks took time: raise what has become of the lease
                 self._leases().admit_again(turn.admission)
+            mended = await display.normalise()
             begun = await self._journal.begin(intent)
             if isinstance(begun, Replay):
                 return begun.receipt
@@ -190,7 +192,7 @@ class Door:
             batch.note, batch.reached = marks.note, marks.reached
             mark = display.activity()
             done = await dispatcher.dispatch(batch, display)
-        return await self._conclude(turn, batch, display, done, mark, started)
+        return await self._conclude(turn, batch, display, done, mark, started, mended)
 
     async def _admit(self, turn: _Turn) -> tuple[dispatcher.Batch, Display]:
         """All checks that come before the durable intent; raises, with nothing sent."""
@@ -250,6 +252,7 @@ class Door:
         done: dispatcher.Dispatched,
         mark: Mark,
         started: int,
+        mended: list[str],
     ) -> Receipt:
         """Settle, read back, make the receipt durable, take the next screenshot."""
         settled, changed = await self._settle(turn, display, done, mark)
@@ -268,6 +271,7 @@ class Door:
             outcome=greatest(i.outcome for i in inputs),
             inputs=inputs,
             settled=settled,
+            reason=f"mended before: {', '.join(mended)}" if mended else None,
             screenshot=shot,
         )
         with trio.move_on_after(FINISH_SECONDS, shield=True):
@@ -298,7 +302,7 @@ class Door:
                 settled, changed = seen.quiet, bool(seen.changed)
                 nursery.cancel_scope.cancel(reason="settled")
         except* DisplayUnavailable:
-            return False, None
+            settled, changed = False, None
         return settled, changed
 
     async def _next_screenshot(self, turn: _Turn) -> Screenshot | None:

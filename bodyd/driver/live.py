@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import structlog
 import trio
 
 from bodyd.contract.ports import XEndpoint
 from bodyd.display.display import Display, open_display
 from bodyd.errors import DisplayUnavailable
+
+log = structlog.get_logger("bodyd.display")
 
 RETRY_SECONDS = 0.2
 RECONNECT_SECONDS = 2.0
@@ -71,7 +74,8 @@ class LiveDisplay:
                         started = True
                         task_status.started()
                     await self._until_stale(self._generation)
-            except DisplayUnavailable:
+            except DisplayUnavailable as exc:
+                log.warning("display.unavailable", generation=self._generation, error=exc.message)
                 await trio.sleep(RETRY_SECONDS)  # the supervisor restarts the server; look again
             finally:
                 self._display = None

@@ -13,6 +13,8 @@ from hypercorn.trio import serve
 from quart import Response, request
 from quart_trio import QuartTrio
 
+LOOK_SECONDS = 0.02
+
 HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log</title>
 <style>
   body { margin: 0; font: 16px "DejaVu Sans"; background: #fff; }
@@ -30,12 +32,15 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
       target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
-  document.addEventListener('mousemove', (e) => e.buttons && send({name: 'drag', x: e.clientX, y: e.clientY}));
+  document.addEventListener('mousemove', (e) => e.buttons &&
+    send({name: 'drag', x: e.clientX, y: e.clientY}));
   document.addEventListener('keydown', (e) => send({name: 'keydown', key: e.key, code: e.code,
     ctrl: e.ctrlKey, shift: e.shiftKey, alt: e.altKey}), true);
   document.addEventListener('keyup', (e) => send({name: 'keyup', key: e.key}), true);
-  document.getElementById('field').addEventListener('input', (e) => send({name: 'value', value: e.target.value}));
-  document.getElementById('long').addEventListener('scroll', (e) => send({name: 'scroll', top: e.target.scrollTop}));
+  const on = (id, event, entry) =>
+    document.getElementById(id).addEventListener(event, (e) => send(entry(e.target)));
+  on('field', 'input', (field) => ({name: 'value', value: field.value}));
+  on('long', 'scroll', (area) => ({name: 'scroll', top: area.scrollTop}));
   window.addEventListener('contextmenu', (e) => e.preventDefault());
   const where = () => send({name: 'ready', screenX: window.screenX, screenY: window.screenY,
     outer: [window.outerWidth, window.outerHeight], inner: [window.innerWidth, window.innerHeight],
@@ -94,11 +99,12 @@ class Page:
         with self._lock:
             self._entries.clear()
 
-    async def until(self, met: Any, *, within: float = 10.0) -> bool:  # noqa: ASYNC109
+    async def until(self, met: Any, *, within: float = 10.0) -> bool:
         """Wait, bounded, until *met(self)*: the page's reports come when they come."""
-        with trio.move_on_after(within):
-            while not met(self):
-                await trio.sleep(0.02)
+        for _ in range(int(within / LOOK_SECONDS)):
+            if met(self):
+                return True
+            await trio.sleep(LOOK_SECONDS)
         return bool(met(self))
 
     def at(self, x: int, y: int) -> tuple[int, int]:

@@ -1,0 +1,5 @@
+"""`python -m bodyd` is the `bodyd` command."""
+
+from bodyd.cli import main
+
+main()
