@@ -1,0 +1,318 @@
+"""Input: atoms sent as XTEST events, each acknowledged, echoed and read back.
+
+An atom is sent once the permit was seen valid, and counts once the server has answered a question
+asked after it: where the pointer is, which keys are down. The echo of its own events (xinput.py)
+and those answers tell what was really done, and whether somebody else's hand was in it. Runs in the
+thread of the sender's lane; counterpart of contract/atoms.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from Xlib import X
+from Xlib.ext import xtest
+
+from bodyd.contract.atoms import Atom, ButtonDown, ButtonUp, Char, KeyDown, KeyUp, MoveTo, Pause
+from bodyd.contract.keys import character_keysym
+from bodyd.contract.ports import Permit
+
+from . import xkb
+from .connection import LOST, Wire, XConnection
+from .keymap import Stroke
+from .typist import Readiness, Typist
+from .xinput import Echo, EchoListener
+
+SLICE = 0.005
+"""Seconds between two looks at the permit during a pause."""
+
+SHIFT_L, SHIFT_R = 0xFFE1, 0xFFE2
+
+Failure = Literal["interrupted", "untypable", "display_lost", "refused"]
+
+
+@dataclass(slots=True)
+class SendReport:
+    """What became of some atoms; units are all atoms but pauses.
+
+    Attributes:
+        sent: Units acknowledged by the server, in order.
+        of: Units there were.
+        failure: Why not all: the permit ended, a character that can't be typed, the connection or
+            the server gone, or an event that the server did not make.
+        certain: `sent` is exact. False when the connection died with a unit in flight.
+        interference: Pointer or keyboard activity that was not ours was seen.
+        readback_ok: After each unit, pointer, buttons and keys were as they should be.
+        untypable_at: Index of the unit at fault, for `untypable`.
+    """
+
+    of: int
+    sent: int = 0
+    failure: Failure | None = None
+    certain: bool = True
+    interference: bool = False
+    readback_ok: bool = True
+    untypable_at: int | None = None
+
+
+def untypable(character: str) -> bool:
+    """Control characters but newline and tab, surrogates and non-characters: no key makes them."""
+    code = ord(character)
+    if character in "\n\r\t":
+        return False
+    return code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or code & 0xFFFE == 0xFFFE
+
+
+def keysyms(atoms: Sequence[Atom]) -> list[int]:
+    """Every keysym that sending *atoms* takes."""
+    wanted = [SHIFT_L]
+    for atom in atoms:
+        match atom:
+            case Char(character=character):
+                wanted.append(character_keysym(character))
+            case KeyDown(keysym=keysym) | KeyUp(keysym=keysym):
+                wanted.append(keysym)
+            case _:
+                pass
+    return wanted
+
+
+class SenderConnection(XConnection):
+    """A connection prepared for sending: no other client's server grab can hold it up."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        xkb.announce(self)
+        self.display.xtest_grab_control(True)
+        self.echo = EchoListener(self)
+
+
+@dataclass(slots=True)
+class Held:
+    """What this daemon holds down: keysym → its stroke, and buttons. Outlives a connection."""
+
+    keys: dict[int, Stroke] = field(default_factory=dict)
+    buttons: set[int] = field(default_factory=set)
+
+    def clear(self) -> None:
+        self.keys.clear()
+        self.buttons.clear()
+
+
+class Sender:
+    """Sends one list of atoms. One instance per call; `held` and `typist` are the display's."""
+
+    def __init__(
+        self,
+        x: SenderConnection,
+        held: Held,
+        typist: Typist,
+        report: SendReport,
+        note: Callable[[int], None] | None = None,
+    ) -> None:
+        self._x = x
+        self._held = held
+        self._typist = typist
+        self._report = report
+        self._note = note
+        self._expected: list[Echo] = []
+        self._down = [0] * 32  # the key vector as it should be
+        self._pointer: tuple[int, int] | None = None
+
+    def play(
+        self, atoms: Sequence[Atom], permit: Permit, stop: threading.Event, *, may_wipe: bool
+    ) -> Readiness:
+        """Send *atoms*; the report says how far it came.
+
+        Returns:
+            READY: sent, as far as the report says. Anything else: nothing was sent, and why.
+        """
+        try:
+            readiness = self._typist.prepare(self._x, keysyms(atoms), may_wipe=may_wipe)
+            if readiness is not Readiness.READY:
+                return readiness
+            self._begin(typing=any(isinstance(atom, Char) for atom in atoms))
+            for index, atom in enumerate(atoms):
+                if not self._allowed(permit, stop) or not self._send(atom, atoms[index:], permit, stop):
+                    break
+            self._end()
+        except LOST:
+            self._report.failure = "display_lost"
+            raise
+        return readiness
+
+    def _allowed(self, permit: Permit, stop: threading.Event) -> bool:
+        if permit.valid and not stop.is_set():
+            return True
+        self._report.failure = "interrupted"
+        return False
+
+    def _send(self, atom: Atom, rest: Sequence[Atom], permit: Permit, stop: threading.Event) -> bool:
+        """One atom; False ends the list."""
+        if isinstance(atom, Pause):
+            return self._wait(atom.seconds, permit, stop)
+        self._report.certain = False
+        match atom:
+            case MoveTo(x=x, y=y):
+                self._move(x, y)
+            case ButtonDown(button=button):
+                self._button(button, down=True)
+            case ButtonUp(button=button):
+                self._button(button, down=False)
+            case KeyDown(keysym=keysym):
+                self._key_down(keysym)
+            case KeyUp(keysym=keysym):
+                self._key_up(keysym)
+            case Char(character=character):
+                self._character(character)
+        done = self._acknowledge(atom)
+        self._report.certain = True
+        if not done:
+            self._report.failure = "refused"
+            return False
+        self._report.sent += 1
+        if self._note is not None:
+            self._note(self._report.sent)
+        return self._remapped(rest)
+
+    def _remapped(self, rest: Sequence[Atom]) -> bool:
+        """If someone changed the keymap, bind again what the rest needs."""
+        if not self._typist.stale:
+            return True
+        self._report.interference = True
+        if self._typist.prepare(self._x, keysyms(rest[1:])) is Readiness.READY:
+            return True
+        self._report.failure = "untypable"
+        self._report.untypable_at = self._report.sent
+        return False
+
+    def _wait(self, seconds: float, permit: Permit, stop: threading.Event) -> bool:
+        """Let *seconds* pass, looking at the permit."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            stop.wait(min(left, SLICE)) if seconds > 2 * SLICE else time.sleep(left)
+            if not self._allowed(permit, stop):
+                return False
+        return True
+
+    # -- atoms as events --------------------------------------------------------------------------
+
+    def _move(self, x: int, y: int) -> None:
+        self._fake(X.MotionNotify, 0, x=x, y=y)
+        self._pointer = (x, y)
+
+    def _button(self, button: int, *, down: bool) -> None:
+        self._fake(X.ButtonPress if down else X.ButtonRelease, button)
+        (self._held.buttons.add if down else self._held.buttons.discard)(button)
+
+    def _key_down(self, keysym: int) -> None:
+        stroke = self._stroke(keysym)
+        if stroke.shift and any(shift in self._held.keys for shift in (SHIFT_L, SHIFT_R)):
+            stroke = Stroke(stroke.code, shift=False)  # Shift is down already, and not ours to lift
+        self._held.keys[keysym] = stroke
+        if stroke.shift:
+            self._key(self._shift_code(), down=True)
+        self._key(stroke.code, down=True)
+
+    def _key_up(self, keysym: int) -> None:
+        stroke = self._held.keys.pop(keysym, None) or Stroke(self._stroke(keysym).code, shift=False)
+        self._key(stroke.code, down=False)
+        if stroke.shift:
+            self._key(self._shift_code(), down=False)
+
+    def _character(self, character: str) -> None:
+        stroke = self._stroke(character_keysym(character))
+        if stroke.shift:
+            self._key(self._shift_code(), down=True)
+        self._key(stroke.code, down=True)
+        self._key(stroke.code, down=False)
+        if stroke.shift:
+            self._key(self._shift_code(), down=False)
+
+    def _stroke(self, keysym: int) -> Stroke:
+        stroke = self._typist.find(keysym)
+        assert stroke is not None, "prepare() has bound every keysym"
+        return stroke
+
+    def _shift_code(self) -> int:
+        return self._stroke(SHIFT_L).code
+
+    def _key(self, code: int, *, down: bool) -> None:
+        self._fake(X.KeyPress if down else X.KeyRelease, code)
+        if down:
+            self._down[code >> 3] |= 1 << (code & 7)
+        else:
+            self._down[code >> 3] &= ~(1 << (code & 7))
+
+    def _fake(self, kind: int, detail: int, *, x: int = 0, y: int = 0) -> None:
+        xtest.fake_input(self._x.display, kind, detail, x=x, y=y)
+        self._expected.append(Echo(kind, detail))
+
+    # -- acknowledgement --------------------------------------------------------------------------
+
+    def _begin(self, *, typing: bool) -> None:
+        """Know the state that the atoms start from, and listen from here on."""
+        if typing and not xkb.read(self._x).clear:
+            xkb.clear(self._x)  # Caps Lock would turn every letter round
+        self._x.errors.clear()
+        self._x.echo.listen()
+        self._down = list(self._x.display.query_keymap())
+        ours = {stroke.code for stroke in self._held.keys.values()}
+        if any(stroke.shift for stroke in self._held.keys.values()):
+            ours.add(self._shift_code())
+        if any(code not in ours for code in codes_down(self._down)):
+            self._report.interference = True
+
+    def _acknowledge(self, atom: Atom) -> bool:
+        """One round trip; whether the server made every event that was asked for."""
+        if isinstance(atom, KeyDown | KeyUp | Char):
+            self._compare_keys(list(self._x.display.query_keymap()))
+        else:
+            self._compare_pointer(moved=isinstance(atom, MoveTo))
+        echoes, remapped = self._x.echo.read()
+        if remapped:
+            self._typist.distrust()
+        expected, self._expected = self._expected, []
+        if echoes != expected:
+            for echo in expected:
+                if echo not in echoes:
+                    return False
+                echoes.remove(echo)
+            self._report.interference = True
+        return True
+
+    def _compare_keys(self, vector: list[int]) -> None:
+        if vector == self._down:
+            return
+        down, wanted = set(codes_down(vector)), set(codes_down(self._down))
+        self._report.readback_ok &= wanted <= down
+        self._report.interference |= bool(down - wanted)
+
+    def _compare_pointer(self, *, moved: bool) -> None:
+        """*moved*: just now, by us; a pointer that is elsewhere was then clamped, not taken away."""
+        seen = self._x.root.query_pointer()
+        down = {button for button in range(1, 6) if seen.mask & (X.Button1Mask << (button - 1))}
+        if down != {button for button in self._held.buttons if button <= 5}:
+            self._report.readback_ok = False
+        place = (seen.root_x, seen.root_y)
+        if self._pointer is not None and place != self._pointer:
+            self._report.readback_ok = False
+            self._report.interference |= not moved
+            self._pointer = place
+
+    def _end(self) -> None:
+        """A last look: nothing foreign since the last atom, the pointer still where it was put."""
+        self._compare_pointer(moved=False)
+        echoes, _ = self._x.echo.read()
+        self._report.interference |= bool(echoes)
+        self._x.echo.ignore()
+        self._x.display.flush()
+
+
+def codes_down(vector: Sequence[int]) -> list[int]:
+    """The keycodes set in a QueryKeymap vector."""
+    return [8 * index + bit for index, byte in enumerate(vector) for bit in range(8) if byte >> bit & 1]

@@ -1,0 +1,330 @@
+"""Windows: what the window manager says (EWMH), and what is really under a point.
+
+Requests are sent together and answered together: three round trips for any number of windows.
+Windows come and go in between, and their titles and properties are whatever an app wrote: a window
+that vanished is left out, text is decoded with replacement and cut. Blocks in a lane's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from Xlib import X, Xatom
+from Xlib import error as xlib_error
+from Xlib.protocol import event, request
+
+from bodyd.contract.geometry import Bounds, Point
+from bodyd.contract.inventory import Window
+from bodyd.errors import NotFound
+
+from .connection import XConnection, XObject
+
+MOST_WINDOWS = 256
+MOST_TITLE = 1000  # characters
+_TITLE_WORDS = MOST_TITLE  # 4-byte units asked of the server
+_FRAME_DEPTH = 4  # how far below the root a managed window may be
+_PAGER = 2  # EWMH source indication: acts for the user
+
+
+@dataclass(frozen=True, slots=True)
+class Popup:
+    """A top-level window that no window manager manages: a menu, a tooltip, a drag icon.
+
+    `client` is the base of its X client's ids, to be compared with that of another window.
+    """
+
+    id: int
+    bounds: Bounds
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """What receives a pointer event at some point.
+
+    Attributes:
+        window: The managed window there, or None.
+        popup: The unmanaged one there, or None. Both None: the bare root.
+        client: The X client of whichever it is; 0 for the root.
+    """
+
+    window: Window | None
+    popup: Popup | None
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The managed windows, bottom to top, and the top-level window (frame) of each, by id."""
+
+    windows: tuple[Window, ...]
+    frames: dict[int, Window]
+
+
+def read(x: XConnection) -> Snapshot:
+    """The managed windows now."""
+    stacking, active, top_levels = _root_facts(x)
+    asked = [(window, _Asked(x, window)) for window in stacking]
+    answered = [(window, facts) for window, a in asked if (facts := a.answer()) is not None]
+    frames = _frames(x, {window: facts.parent for window, facts in answered}, top_levels)
+    shapes = {frame: _ask(request.GetGeometry, x, drawable=frame) for frame in set(frames.values())}
+    windows: list[Window] = []
+    by_frame: dict[int, Window] = {}
+    hidden = x.atom("_NET_WM_STATE_HIDDEN")
+    for window, facts in answered:
+        frame = frames.get(window)
+        shape = _reply(shapes[frame]) if frame is not None else None
+        if frame is None or shape is None:
+            continue
+        found = Window(
+            id=window,
+            app=facts.app,
+            title=facts.title,
+            bounds=_bounds(shape),
+            active=window == active,
+            minimised=hidden in facts.state,
+            stacking=len(windows),
+            pid=facts.pid,
+        )
+        windows.append(found)
+        by_frame[frame] = found
+    return Snapshot(tuple(windows), by_frame)
+
+
+def under(x: XConnection, point: Point) -> Under:
+    """What is on top at *point*, input shapes respected."""
+    snapshot = read(x)
+    child = _id(
+        request.TranslateCoords(
+            display=x.core, src_wid=x.root, dst_wid=x.root, src_x=point.x, src_y=point.y
+        ).child
+    )
+    window = snapshot.frames.get(child)
+    if window is not None:
+        return Under(window, None, x.client_of(window.id))
+    shape = _reply(_ask(request.GetGeometry, x, drawable=child)) if child else None
+    if shape is None:
+        return Under(None, None, 0)
+    return Under(None, Popup(child, _bounds(shape), x.client_of(child)), x.client_of(child))
+
+
+def popups(x: XConnection) -> tuple[Window, ...]:
+    """Visible override-redirect windows (menus, tooltips), bottom to top.
+
+    Most tell nothing of themselves; `pid` is then that of a managed window of the same X client.
+    """
+    snapshot = read(x)
+    pids = {x.client_of(window.id): window.pid for window in snapshot.windows}
+    candidates = [w for w in _children(x, x.root)[-MOST_WINDOWS:] if w not in snapshot.frames]
+    asked = [
+        (w, _ask(request.GetWindowAttributes, x, window=w), _ask(request.GetGeometry, x, drawable=w))
+        for w in candidates
+    ]
+    screen = _bounds(_reply(_ask(request.GetGeometry, x, drawable=x.root)))
+    found: list[Window] = []
+    for window, attributes, geometry in asked:
+        state, shape = _reply(attributes), _reply(geometry)
+        if state is None or shape is None:
+            continue
+        if state.map_state != X.IsViewable or not state.override_redirect or state.win_class != X.InputOutput:
+            continue
+        bounds = _bounds(shape)
+        if bounds.intersection(screen) is None:  # parked: window managers keep such windows
+            continue
+        found.append(
+            Window(
+                id=window,
+                app="",
+                title="",
+                bounds=bounds,
+                active=False,
+                minimised=False,
+                stacking=len(found),
+                pid=pids.get(x.client_of(window)),
+            )
+        )
+    return tuple(found)
+
+
+def activate(x: XConnection, window: int) -> None:
+    """Ask the window manager to raise and focus *window*; what came of it is to be read back.
+
+    Raises:
+        NotFound: it is not a managed window.
+    """
+    _ask_manager(x, window, "_NET_ACTIVE_WINDOW", (_PAGER, X.CurrentTime, 0, 0, 0))
+
+
+def close(x: XConnection, window: int) -> None:
+    """Ask the window manager to close *window*, as by its close button.
+
+    Raises:
+        NotFound: it is not a managed window.
+    """
+    _ask_manager(x, window, "_NET_CLOSE_WINDOW", (X.CurrentTime, _PAGER, 0, 0, 0))
+
+
+def focused_app(x: XConnection) -> str:
+    """The WM_CLASS of the active window, lower-cased; "" if none has the focus."""
+    _, active, _ = _root_facts(x)
+    if not active:
+        return ""
+    return _app(_reply(_property(x, active, Xatom.WM_CLASS, 64)))
+
+
+def _ask_manager(x: XConnection, window: int, message: str, data: Sequence[int]) -> None:
+    stacking, _, _ = _root_facts(x)
+    if window not in stacking:
+        raise NotFound(f"there is no window {window}")
+    x.root.send_event(
+        event.ClientMessage(window=window, client_type=x.atom(message), data=(32, list(data))),
+        event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask,
+    )
+    x.display.sync()
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Facts:
+    app: str
+    title: str
+    state: tuple[int, ...]
+    pid: int | None
+    parent: int
+
+
+class _Asked:
+    """The questions about one window, sent and not yet answered."""
+
+    def __init__(self, x: XConnection, window: int) -> None:
+        self._class = _property(x, window, Xatom.WM_CLASS, 64)
+        self._name = _property(x, window, x.atom("_NET_WM_NAME"), _TITLE_WORDS)
+        self._old_name = _property(x, window, Xatom.WM_NAME, _TITLE_WORDS)
+        self._state = _property(x, window, x.atom("_NET_WM_STATE"), 32)
+        self._pid = _property(x, window, x.atom("_NET_WM_PID"), 1)
+        self._tree = _ask(request.QueryTree, x, window=window)
+
+    def answer(self) -> _Facts | None:
+        """None: the window is gone."""
+        answers = [_reply(r) for r in (self._class, self._name, self._old_name, self._state, self._pid)]
+        tree = _reply(self._tree)
+        if tree is None or not _id(tree.parent):
+            return None
+        app, name, old_name, state, pid = answers
+        pids = _numbers(pid)
+        return _Facts(
+            _app(app), _title(name, old_name), _numbers(state), pids[0] if pids else None, _id(tree.parent)
+        )
+
+
+def _root_facts(x: XConnection) -> tuple[tuple[int, ...], int, frozenset[int]]:
+    """The managed windows bottom to top, the active one (0: none), and the root's children."""
+    stacking = _property(x, x.root.id, x.atom("_NET_CLIENT_LIST_STACKING"), MOST_WINDOWS)
+    active = _property(x, x.root.id, x.atom("_NET_ACTIVE_WINDOW"), 1)
+    tree = _reply(_ask(request.QueryTree, x, window=x.root))
+    children = frozenset(map(_id, tree.children)) if tree is not None else frozenset()
+    focus = _numbers(_reply(active))
+    return tuple(dict.fromkeys(_numbers(_reply(stacking)))), focus[0] if focus else 0, children
+
+
+def _frames(x: XConnection, parents: dict[int, int], top_levels: frozenset[int]) -> dict[int, int]:
+    """The top-level ancestor of each window: itself, or the frame around it."""
+    root = x.root.id
+    found: dict[int, int] = {}
+    below = {}
+    for window, parent in parents.items():
+        if parent == root:
+            found[window] = window
+        elif parent in top_levels:
+            found[window] = parent
+        else:
+            below[window] = parent
+    for _ in range(_FRAME_DEPTH):
+        asked = [(window, at, _ask(request.QueryTree, x, window=at)) for window, at in below.items()]
+        below = {}
+        for window, at, question in asked:
+            tree = _reply(question)
+            if tree is None:
+                continue
+            if _id(tree.parent) == root:
+                found[window] = at
+            else:
+                below[window] = _id(tree.parent)
+        if not below:
+            break
+    return found
+
+
+def _children(x: XConnection, window: XObject) -> list[int]:
+    tree = _reply(_ask(request.QueryTree, x, window=window))
+    return [] if tree is None else [_id(child) for child in tree.children]
+
+
+def _property(x: XConnection, window: int, atom: int, words: int) -> XObject:
+    return _ask(
+        request.GetProperty,
+        x,
+        delete=False,
+        window=window,
+        property=atom,
+        type=X.AnyPropertyType,
+        long_offset=0,
+        long_length=words,
+    )
+
+
+def _ask(kind: XObject, x: XConnection, **fields: XObject) -> XObject:
+    """Send a request without waiting for its reply (python-xlib's `defer`)."""
+    return kind(display=x.core, defer=True, **fields)
+
+
+def _reply(question: XObject) -> XObject:
+    """Wait for the reply; None if the window is gone."""
+    try:
+        question.reply()
+    except xlib_error.XError:
+        return None
+    return question
+
+
+def _id(window: XObject) -> int:
+    return window if isinstance(window, int) else int(window.id)
+
+
+def _numbers(answer: XObject) -> tuple[int, ...]:
+    """The value of a 32-bit property; empty if it is absent or of another shape."""
+    if answer is None or not answer.property_type or answer.value[0] != 32:
+        return ()
+    return tuple(int(value) for value in answer.value[1])
+
+
+def _text(answer: XObject) -> bytes:
+    if answer is None or not answer.property_type or answer.value[0] != 8:
+        return b""
+    return bytes(answer.value[1])
+
+
+def _app(answer: XObject) -> str:
+    parts: Iterable[bytes] = _text(answer).split(b"\0")
+    names = [part for part in parts if part]
+    return names[-1].decode("utf-8", "replace").lower()[:MOST_TITLE] if names else ""
+
+
+def _title(name: XObject, old_name: XObject) -> str:
+    raw = _text(name)
+    text = raw.decode("utf-8", "replace") if raw else _text(old_name).decode("latin-1")
+    return text[:MOST_TITLE]
+
+
+def _bounds(shape: XObject) -> Bounds:
+    """Borders included; sizes that the contract can't say are cut."""
+    border = 2 * shape.border_width
+    return Bounds(
+        x=shape.x,
+        y=shape.y,
+        width=min(max(shape.width + border, 1), 32767),
+        height=min(max(shape.height + border, 1), 32767),
+    )

@@ -1,0 +1,144 @@
+"""XInput 2: the echo of every device event, and the state of all buttons.
+
+A raw event reaches a client that asked for it once for every press, release and motion that the
+server makes of any fake or real input, whatever is grabbed: so the sender sees each of its own
+atoms come back, in order and before the reply to its next request, and sees everybody else's too.
+Source: XI2proto.txt 2.2, "Raw events"; delivery during grabs needs 2.1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from Xlib import X
+from Xlib.ext import xinput
+from Xlib.protocol import rq
+
+from bodyd.errors import DisplayUnavailable
+
+from .connection import XConnection, XObject
+
+_NAME = "XInputExtension"
+_GENERIC_EVENT = 35
+_MASTER_POINTER = 2  # the virtual core pointer; its keyboard is 3
+_RAW_TO_CORE = {
+    xinput.RawKeyPress: X.KeyPress,
+    xinput.RawKeyRelease: X.KeyRelease,
+    xinput.RawButtonPress: X.ButtonPress,
+    xinput.RawButtonRelease: X.ButtonRelease,
+    xinput.RawMotion: X.MotionNotify,
+}
+_RAW_MASK = sum(1 << kind for kind in _RAW_TO_CORE)
+
+
+class Echo(NamedTuple):
+    """One device event: its core type (X.KeyPress, …) and keycode or physical button, 0 for motion."""
+
+    kind: int
+    detail: int
+
+
+class _Generic:
+    """A generic event, kept as bytes: python-xlib's own class spends 50 µs on each."""
+
+    __slots__ = ("binary", "sequence_number", "type")
+
+    def __init__(self, display: XObject = None, binarydata: XObject = b"") -> None:
+        self.binary = bytes(binarydata)
+        self.type = _GENERIC_EVENT
+        self.sequence_number = struct.unpack_from("=H", self.binary, 2)[0]
+
+
+class _QueryPointer(rq.ReplyRequest):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(40),
+        rq.RequestLength(),
+        rq.Window("window"),
+        rq.Card16("device"),
+        rq.Pad(2),
+    )
+    _reply = rq.Struct(
+        rq.ReplyCode(),
+        rq.Pad(1),
+        rq.Card16("sequence_number"),
+        rq.ReplyLength(),
+        rq.Card32("root"),
+        rq.Card32("child"),
+        rq.Int32("root_x"),
+        rq.Int32("root_y"),
+        rq.Int32("win_x"),
+        rq.Int32("win_y"),
+        rq.Card8("same_screen"),
+        rq.Pad(1),
+        rq.LengthOf("buttons", 2),
+        rq.Card32("base_modifiers"),
+        rq.Card32("latched_modifiers"),
+        rq.Card32("locked_modifiers"),
+        rq.Card32("effective_modifiers"),
+        rq.Pad(4),
+        rq.List("buttons", rq.Card32Obj),
+    )
+
+
+class EchoListener:
+    """Turns the echo on and off on one connection, and reads it."""
+
+    _codes: ClassVar[struct.Struct] = struct.Struct("=xBHIHHII")  # extension … evtype, device, time, detail
+
+    def __init__(self, x: XConnection) -> None:
+        self._x = x
+        self._opcode = x.opcode(_NAME)
+        announce(x)
+        core: XObject = x.core  # the class's own table is all connections'
+        core.event_classes = {**core.event_classes, _GENERIC_EVENT: _Generic}
+
+    def listen(self) -> None:
+        """From here on. Off while idle, so that nobody's input piles up unread."""
+        self._x.root.xinput_select_events([(xinput.AllMasterDevices, _RAW_MASK)])
+
+    def ignore(self) -> None:
+        self._x.root.xinput_select_events([(xinput.AllMasterDevices, 0)])
+
+    def read(self) -> tuple[list[Echo], bool]:
+        """The echoes that have arrived, and whether the keyboard mapping was changed meanwhile."""
+        echoes: list[Echo] = []
+        remapped = False
+        for event in pending(self._x):
+            if event.type == X.MappingNotify:
+                remapped = True
+            elif event.type == _GENERIC_EVENT:
+                extension, _, _, kind, _, _, detail = self._codes.unpack_from(event.binary)
+                if extension == self._opcode and kind in _RAW_TO_CORE:
+                    echoes.append(Echo(_RAW_TO_CORE[kind], detail))
+        return echoes, remapped
+
+
+def announce(x: XConnection) -> None:
+    """Ask for XI 2.2.
+
+    Raises:
+        DisplayUnavailable: the server is older than 2.1.
+    """
+    version: XObject = xinput.XIQueryVersion(
+        display=x.core, opcode=x.opcode(_NAME), major_version=2, minor_version=2
+    )
+    if (version.major_version, version.minor_version) < (2, 1):
+        raise DisplayUnavailable("the X server's XInput is older than 2.1")
+
+
+def buttons_down(x: XConnection) -> frozenset[int]:
+    """The logical buttons that are held, all of them (the core mask ends at 5)."""
+    reply: XObject = _QueryPointer(
+        display=x.core, opcode=x.opcode(_NAME), window=x.root, device=_MASTER_POINTER
+    )
+    mask = sum(word << 32 * index for index, word in enumerate(reply.buttons))
+    return frozenset(button for button in range(1, mask.bit_length()) if mask >> button & 1)
+
+
+def pending(x: XConnection) -> Iterator[XObject]:
+    """Events that have arrived, without waiting."""
+    while x.display.pending_events():
+        yield x.display.next_event()

@@ -1,0 +1,117 @@
+"""XKB: the modifiers and the group that are latched or locked, read and set.
+
+python-xlib has no XKB; these are the three requests needed ("The X Keyboard Extension: Protocol
+Specification", chapter 10 and 16.3). The extension is in every X.Org server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from Xlib.protocol import rq
+
+from .connection import XConnection, XObject
+
+_NAME = "XKEYBOARD"
+_CORE_KEYBOARD = 0x0100
+_ALL_MODIFIERS = 0xFF
+
+MODIFIER_NAMES = ("shift", "caps_lock", "control", "alt", "num_lock", "level5", "super", "level3")
+"""Of the eight modifier bits, in the usual map of X.Org: Shift, Lock, Control, Mod1 to Mod5."""
+
+
+class _UseExtension(rq.ReplyRequest):
+    _request = rq.Struct(
+        rq.Card8("opcode"), rq.Opcode(0), rq.RequestLength(), rq.Card16("major"), rq.Card16("minor")
+    )
+    _reply = rq.Struct(
+        rq.ReplyCode(),
+        rq.Card8("supported"),
+        rq.Card16("sequence_number"),
+        rq.ReplyLength(),
+        rq.Card16("major"),
+        rq.Card16("minor"),
+        rq.Pad(20),
+    )
+
+
+class _GetState(rq.ReplyRequest):
+    _request = rq.Struct(rq.Card8("opcode"), rq.Opcode(4), rq.RequestLength(), rq.Card16("device"), rq.Pad(2))
+    _reply = rq.Struct(
+        rq.ReplyCode(),
+        rq.Card8("device"),
+        rq.Card16("sequence_number"),
+        rq.ReplyLength(),
+        rq.Card8("modifiers"),
+        rq.Card8("base_modifiers"),
+        rq.Card8("latched_modifiers"),
+        rq.Card8("locked_modifiers"),
+        rq.Card8("group"),
+        rq.Card8("locked_group"),
+        rq.Int16("base_group"),
+        rq.Int16("latched_group"),
+        rq.Pad(12),
+    )
+
+
+class _LatchLockState(rq.Request):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(5),
+        rq.RequestLength(),
+        rq.Card16("device"),
+        rq.Card8("affect_locks"),
+        rq.Card8("locks"),
+        rq.Card8("lock_group"),
+        rq.Card8("group"),
+        rq.Card8("affect_latches"),
+        rq.Card8("latches"),
+        rq.Pad(1),
+        rq.Card8("latch_group"),
+        rq.Card16("group_latch"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyboardState:
+    """Modifier bits that stay without a key held, and the effective group (0 is the first layout)."""
+
+    latched: int
+    locked: int
+    group: int
+
+    @property
+    def clear(self) -> bool:
+        return not (self.latched or self.locked or self.group)
+
+
+def announce(x: XConnection) -> None:
+    """Say that this client speaks XKB: the server ignores its requests otherwise."""
+    _UseExtension(display=x.core, opcode=x.opcode(_NAME), major=1, minor=0)
+
+
+def read(x: XConnection) -> KeyboardState:
+    state: XObject = _GetState(display=x.core, opcode=x.opcode(_NAME), device=_CORE_KEYBOARD)
+    return KeyboardState(state.latched_modifiers, state.locked_modifiers, state.group)
+
+
+def clear(x: XConnection) -> None:
+    """Unlatch and unlock every modifier, lock the first group. Not acknowledged: read back."""
+    _LatchLockState(
+        display=x.core,
+        opcode=x.opcode(_NAME),
+        device=_CORE_KEYBOARD,
+        affect_locks=_ALL_MODIFIERS,
+        locks=0,
+        lock_group=1,
+        group=0,
+        affect_latches=_ALL_MODIFIERS,
+        latches=0,
+        latch_group=1,
+        group_latch=0,
+    )
+
+
+def names(modifiers: int) -> tuple[str, ...]:
+    """The names of the bits set in *modifiers*."""
+    return tuple(name for bit, name in enumerate(MODIFIER_NAMES) if modifiers >> bit & 1)
