@@ -80,7 +80,7 @@ def test_the_owners_input_library_is_an_extra() -> None:
 
 def test_no_tracked_file_names_a_machine() -> None:
     """No file mentions somebody's home folder or a working folder."""
-    pattern = re.compile(r"/(?:home|Users)/[a-z]|/root/|/work/(?:main|shared)\b|/tmp/bash_jobs")
+    pattern = re.compile(r"(?<!\w)/(?:home|Users)/[a-z]|/root/\.|/work/(?:main|shared)\b|/tmp/bash_jobs")
     allowed = re.compile(r"/home/(?:user|you)\b")  # the home inside the body; a reader's
     found = []
     for path in tracked():
