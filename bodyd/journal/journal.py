@@ -35,6 +35,7 @@ from .requests import Conflict, Found, Running, Stored
 T = TypeVar("T")
 
 FINISH_SECONDS = 5.0
+HOUSE_SECONDS = 3600.0
 PRUNE_ROWS = 200
 PRUNE_PAGES = 512
 VERIFY_ROWS = 1000
@@ -292,6 +293,17 @@ class Journal:
         budget = self._settings.image_bytes
         while await self._pictures.read(lambda c: images.shrink(c, budget=budget, pages=PRUNE_PAGES)):
             pass
+
+    async def keep_house(self, tell: Callable[[Checkpoint], None]) -> None:
+        """Now and once an hour: prune, and tell the audit's head, to be kept off the machine.
+
+        A journal that can't be written is no reason to end: `check` says so to whoever asks.
+        """
+        while True:
+            with suppress(JournalUnavailable):
+                await self.prune()
+                tell(await self.checkpoint())
+            await trio.sleep(HOUSE_SECONDS)
 
     async def check(self) -> None:
         """Prove that both files can be written now, and that no receipt is owed.

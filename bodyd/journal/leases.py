@@ -53,10 +53,7 @@ def save(connection: sqlite3.Connection, record: Mapping[str, Any]) -> None:
 
 def highest_epoch(connection: sqlite3.Connection) -> int:
     """The highest epoch of any saved record or journalled request; 0 for none."""
-    row = connection.execute(
-        "SELECT max((SELECT epoch FROM highest_epoch), coalesce((SELECT max(epoch) FROM requests), 0))"
-    ).fetchone()
-    value: int = row[0]
+    value: int = connection.execute("SELECT epoch FROM highest_epoch").fetchone()[0]
     return value
 
 

@@ -59,6 +59,7 @@ def begin(connection: sqlite3.Connection, intent: Intent) -> int:
         "INSERT INTO requests (request_id, fingerprint, epoch, intent, intent_sha256) VALUES (?, ?, ?, ?, ?)",
         (intent.request_id, intent.fingerprint, intent.epoch, text, _digest(text)),
     )
+    connection.execute("UPDATE highest_epoch SET epoch = ? WHERE epoch < ?", (intent.epoch, intent.epoch))
     chain.append(connection, "action.requested", intent.to_json(), at=intent.created_at)
     sequence = cursor.lastrowid
     assert sequence is not None
@@ -109,7 +110,7 @@ def prune(connection: sqlite3.Connection, *, before: int, limit: int) -> int:
     """
     return connection.execute(
         "DELETE FROM requests WHERE sequence IN (SELECT sequence FROM requests WHERE receipt IS NOT NULL "
-        "AND completed_at < ? AND epoch < (SELECT max(epoch) FROM requests) LIMIT ?)",
+        "AND completed_at < ? AND epoch < (SELECT epoch FROM highest_epoch) LIMIT ?)",
         (before, limit),
     ).rowcount
 

@@ -344,6 +344,17 @@ async def test_work_on_one_file_never_overlaps(tmp_path):
         )
 
 
+async def test_an_intent_is_synced_and_a_picture_is_not(reopen):
+    """FULL: a commit outlives the machine. NORMAL: it outlives the process, at a tenth of the price."""
+
+    def mode(connection: sqlite3.Connection) -> tuple[object, ...]:
+        return tuple(connection.execute(f"PRAGMA {n}").fetchone()[0] for n in ("journal_mode", "synchronous"))
+
+    async with reopen() as journal:
+        assert await journal._database.read(mode) == ("wal", 2)
+        assert await journal._pictures.read(mode) == ("wal", 1)
+
+
 async def test_work_that_fails_leaves_nothing_behind(tmp_path):
     """Bugs stay what they are, and their transaction is undone."""
     one = schema.Schema((("CREATE TABLE a (n)",),), 4096, False, "a")

@@ -12,7 +12,7 @@ import trio
 
 from bodyd.contract.receipts import Outcome
 from bodyd.errors import JournalUnavailable, RequestConflict
-from bodyd.journal.chain import Entry
+from bodyd.journal.chain import Checkpoint, Entry
 from bodyd.journal.intents import Intent
 from bodyd.journal.journal import Conflict, Journal, New, Replay, Unfinished, open_journal
 
@@ -368,3 +368,22 @@ async def test_receipts_older_than_the_retention_go_and_the_audit_stays(reopen):
         assert (await journal.verify()).rows == rows
         await journal.prune(NOW + 31 * 86_400_000)
         assert [n for n in (1, 2, 3) if await journal.receipt(f"req-{n}") is not None] == [3]
+
+
+async def test_the_house_is_kept_from_the_start_on_and_its_head_told(journal, nursery):
+    """What is old goes at once, not after the first hour."""
+    old = request(epoch=1)
+    await begin(journal, old)
+    await journal.finish("req-1", receipt(old, at=0))
+    await begin(journal, request("req-2", epoch=2))
+    told: list[Checkpoint] = []
+    seen = trio.Event()
+
+    def tell(head: Checkpoint) -> None:
+        told.append(head)
+        seen.set()
+
+    nursery.start_soon(journal.keep_house, tell)
+    await seen.wait()
+    assert told == [await journal.checkpoint()]
+    assert await journal.receipt("req-1") is None
