@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from bodyd.contract.gateway import GatewaySettings
 from bodyd.contract.lease import DEFAULT_TTL_MS, MAX_TTL_MS, QUEUE_LENGTH
 from bodyd.errors import ConfigError
 
@@ -101,6 +102,7 @@ class Config(_Section):
     lease: LeaseConfig = LeaseConfig()
     journal: JournalConfig = JournalConfig()
     policy: PolicyConfig = PolicyConfig()
+    gateway: GatewaySettings = GatewaySettings()
 
     @field_validator("state_dir", "run_dir")
     @classmethod

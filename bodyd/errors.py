@@ -215,6 +215,51 @@ class ApprovalRequired(BodydError):
     code, status = "approval_required", 403
 
 
+# -- the gateway ---------------------------------------------------------------------------------
+
+
+class UnsupportedTool(InvalidRequest):
+    """A tool that is known, but can't be offered here; the message names what can."""
+
+    code = "unsupported_tool"
+
+
+class UnknownType(InvalidRequest):
+    """A tool or item type that this gateway does not know: refused, never dropped in silence."""
+
+    code = "unknown_type"
+
+
+class CallMismatch(InvalidRequest):
+    """A call without its output, or an output without its call; the message names the call_id."""
+
+    code = "call_mismatch"
+
+
+class PreviousResponseNotFound(InvalidRequest):
+    """`previous_response_id` names no response that is kept for this token."""
+
+    code = "previous_response_not_found"
+
+
+class ConversationBusy(BodydError):
+    """Another response of the same conversation is still being made."""
+
+    code, status = "conversation_busy", 409
+
+
+class UpstreamRefused(BodydError):
+    """The model's server refused the request as it is; sending it again changes nothing."""
+
+    code, status = "upstream_refused", 400
+
+
+class UpstreamFailed(BodydError):
+    """The model's server broke off or gave an answer that makes no sense."""
+
+    code, status = "upstream_failed", 502
+
+
 # -- the world -----------------------------------------------------------------------------------
 
 
@@ -222,6 +267,12 @@ class Unavailable(BodydError):
     """A part of the body does not answer; /readyz says which."""
 
     code, status, retryable = "unavailable", 503, True
+
+
+class UpstreamUnavailable(Unavailable):
+    """The model's server can't be reached, or is overloaded; nothing was executed."""
+
+    code = "upstream_unavailable"
 
 
 class TooManyConnections(Unavailable):

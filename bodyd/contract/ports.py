@@ -114,20 +114,64 @@ class BodyPort(Protocol):
     async def inventory(self, *, caller: Caller) -> Inventory: ...
 
 
-class StorePort(Protocol):
-    """A gateway's durable store: JSON documents by kind and id, images once by content hash."""
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One thing to keep.
 
-    async def put(self, kind: str, key: str, document: Json) -> None: ...
+    Attributes:
+        images: Content hashes of the images that it shows; they stay while it stays.
+        parts: Keys of documents of kind `item` that it is made of; an item that nothing is made of any
+            more is removed.
+    """
+
+    kind: str
+    key: str
+    body: Json
+    images: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+
+class StorePort(Protocol):
+    """A gateway's durable store: JSON documents by kind and key, images once by content hash.
+
+    Every method raises JournalUnavailable where the store can't be read or written.
+    """
+
+    async def put(self, documents: Sequence[Document], images: Mapping[str, bytes] | None = None) -> None:
+        """Keep all of them, or nothing. A document of the same kind and key is replaced.
+
+        Args:
+            images: By SHA-256 in hex. One that is kept already is not written again.
+        Cancellation:
+            Atomic.
+        """
+        ...
 
     async def get(self, kind: str, key: str) -> Json | None: ...
 
-    async def delete(self, kind: str, key: str) -> bool: ...
-
-    async def put_image(self, data: bytes) -> str:
-        """Keep *data*; returns its SHA-256 in hex. The same bytes are kept once."""
+    async def get_all(self, kind: str, keys: Sequence[str]) -> dict[str, Json]:
+        """Those of *keys* that are kept."""
         ...
 
-    async def get_image(self, sha256: str) -> bytes | None: ...
+    async def delete(self, kind: str, key: str) -> bool:
+        """Remove a document, and the items and images that only it needed."""
+        ...
+
+    async def keys(self, kind: str) -> Sequence[str]:
+        """All keys of a kind, oldest first."""
+        ...
+
+    async def image_sizes(self, hashes: Sequence[str]) -> dict[str, int]:
+        """The bytes of those images that are kept, without reading them."""
+        ...
+
+    async def images(self, hashes: Sequence[str]) -> dict[str, bytes]:
+        """Those of the images that are kept."""
+        ...
+
+    async def remove_before(self, kinds: Sequence[str], before_ms: int) -> int:
+        """Remove documents of *kinds* that were put before then; returns how many."""
+        ...
 
 
 class UpstreamPort(Protocol):

@@ -1,0 +1,1 @@
+"""Model servers behind UpstreamPort: Responses, Chat Completions, and those found by name."""
