@@ -64,10 +64,11 @@ def decide(rounds: Sequence[Round]) -> Step:
         sight = look(last.screenshot, word=WORD)
     except Unreadable as exc:
         return Say(f"I failed: {exc}.")
-    return _judge(sight, rounds)
+    return judge(sight, rounds)
 
 
-def _judge(sight: Sight, rounds: Sequence[Round]) -> Step:
+def judge(sight: Sight, rounds: Sequence[Round]) -> Step:
+    """The next step for what is seen now, given what was done before."""
     if sight.show is not None:
         return _open(sight.show, rounds)
     if sight.hide is not None:

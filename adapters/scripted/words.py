@@ -23,6 +23,7 @@ Picture = npt.NDArray[np.float32]
 FONTS = Path("/usr/share/fonts/truetype/dejavu")
 WEIGHTS = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")
 ALIKE = 0.74  # correlation from which a candidate is the word
+UNLIKE = 0.45  # correlation below which another size of the same word is not tried
 ROWS = 16  # height that both are scaled to before they are compared
 FAINTEST = 24  # brightness (0-255) between ink and background below which nothing is read
 INKED = 0.35  # share of the full ink from which a pixel belongs to a letter
@@ -152,12 +153,21 @@ def _compare(text: str, ink: Picture, box: Box) -> Word | None:
         if abs(box.width / box.height / shape.aspect - 1) <= ASPECT_SLACK + 1.2 / box.height:
             size = (round(ROWS * shape.aspect), ROWS)
             scaled = _scaled(ink, size)
-            sizes = (round(box.width / shape.width), round(box.height / shape.height))
-            for em in range(min(sizes) - 1, max(sizes) + 2):
-                best = max(best, float(np.vdot(scaled, _drawn(form, weight, em, size))))
+            for em in _sizes(box, shape):
+                alike = float(np.vdot(scaled, _drawn(form, weight, em, size)))
+                best = max(best, alike)
+                if alike < UNLIKE:
+                    break
     if best < ALIKE:
         return None
     return Word(text, box, box.height / _shape(text, WEIGHTS[0]).height, best)
+
+
+def _sizes(box: Box, shape: _Shape) -> tuple[int, ...]:
+    """Type sizes that *box* can have come from, the likeliest first: hinting moves both measures."""
+    by_width, by_height = round(box.width / shape.width), round(box.height / shape.height)
+    near = (by_width, by_height, by_width + 1, by_width - 1, by_height + 1)
+    return tuple(dict.fromkeys(max(em, 6) for em in near))
 
 
 def _forms(text: str) -> Iterator[tuple[str, str]]:
@@ -195,9 +205,9 @@ def _resampler(source: int, target: int) -> Picture:
     return weights.astype(np.float32)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _drawn(text: str, weight: str, em: int, size: tuple[int, int]) -> Picture:
-    return _scaled(_render(text, weight, max(em, 6)), size)
+    return _scaled(_render(text, weight, em), size)
 
 
 @lru_cache(maxsize=64)

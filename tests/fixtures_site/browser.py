@@ -12,6 +12,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,10 @@ async def browsing(
 ) -> AsyncIterator[tuple[Site, Page]]:
     """A site and a page of a Chromium that reaches it; headless unless *display* names an X server."""
     async with trio.open_nursery() as nursery:
-
-        async def start_site(*, task_status: Any) -> None:
-            await serve(folder / "site.sock", seed=0, task_status=task_status)
-
-        site = await nursery.start(start_site)
-        port = await nursery.start(_forward, folder / "site.sock")
+        site = await nursery.start(partial(serve, folder / "site.sock", seed=0))
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listeners[0].socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, partial(_forward, folder / "site.sock"), listeners)
         flags = [
             *FLAGS,
             f"--user-data-dir={folder / 'profile'}",
@@ -177,22 +176,17 @@ async def _attach(nursery: trio.Nursery, reading: Any, writing: Any) -> Page:
     return Page(send, session)
 
 
-async def _forward(path: Path, *, task_status: trio.TaskStatus[int]) -> None:
-    """Pump a loopback port to the unix socket *path*; started with the port."""
+async def _forward(path: Path, stream: trio.SocketStream) -> None:
+    """Pump one loopback connection to the unix socket *path*."""
+    async with stream, await trio.open_unix_socket(str(path)) as inner, trio.open_nursery() as nursery:
+        nursery.start_soon(_pump, stream, inner)
+        nursery.start_soon(_pump, inner, stream)
 
-    async def pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
-        try:
-            async for chunk in source:
-                await sink.send_all(chunk)
-            await sink.send_eof()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
 
-    async def handle(stream: trio.SocketStream) -> None:
-        async with stream, await trio.open_unix_socket(str(path)) as inner, trio.open_nursery() as nursery:
-            nursery.start_soon(pump, stream, inner)
-            nursery.start_soon(pump, inner, stream)
-
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    task_status.started(listeners[0].socket.getsockname()[1])
-    await trio.serve_listeners(handle, listeners)
+async def _pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+    try:
+        async for chunk in source:
+            await sink.send_all(chunk)
+        await sink.send_eof()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
