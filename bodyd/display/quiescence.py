@@ -77,8 +77,9 @@ def release(x: XConnection) -> None:
             return
         for code in found.keys:
             xtest.fake_input(x.display, X.KeyRelease, code)
-        for button in found.buttons:
-            xtest.fake_input(x.display, X.ButtonRelease, button)
+        if found.buttons:  # logical ones: under a swapped mapping, no telling which was pressed
+            for button in range(1, len(x.display.get_pointer_mapping()) + 1):
+                xtest.fake_input(x.display, X.ButtonRelease, button)
         _straighten(x)
     left = look(x).reasons
     if left:

@@ -1,0 +1,104 @@
+"""An X client that records what reaches it, as the receiving app sees it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from Xlib import X
+
+from bodyd.display.connection import XConnection
+
+_KINDS = {
+    X.KeyPress: "key down",
+    X.KeyRelease: "key up",
+    X.ButtonPress: "press",
+    X.ButtonRelease: "release",
+    X.MotionNotify: "motion",
+}
+
+
+class Seen(NamedTuple):
+    """One event: what, keycode or button, where, when by the server's clock, and the modifier state."""
+
+    kind: str
+    detail: int
+    x: int
+    y: int
+    time: int
+    state: int
+
+
+class Recorder:
+    """A window over the whole screen, above everything, focused."""
+
+    def __init__(self, x: XConnection) -> None:
+        self.x = x
+        size = x.root.get_geometry()
+        mask = (
+            X.KeyPressMask
+            | X.KeyReleaseMask
+            | X.ButtonPressMask
+            | X.ButtonReleaseMask
+            | X.PointerMotionMask
+            | X.ButtonMotionMask
+        )
+        self.window: Any = x.root.create_window(
+            0,
+            0,
+            size.width,
+            size.height,
+            0,
+            X.CopyFromParent,
+            override_redirect=1,
+            background_pixel=0x406080,
+            event_mask=mask,
+        )
+        self.window.map()
+        self.window.set_input_focus(X.RevertToParent, X.CurrentTime)
+        x.display.sync()
+        self.seen()
+
+    def seen(self) -> list[Seen]:
+        """Everything since the last call. The server has delivered it before it answered the sender."""
+        self.x.display.sync()
+        events = []
+        while self.x.display.pending_events():
+            event = self.x.display.next_event()
+            if event.type in _KINDS:
+                events.append(
+                    Seen(
+                        _KINDS[event.type],
+                        event.detail if event.type != X.MotionNotify else 0,
+                        event.root_x,
+                        event.root_y,
+                        event.time,
+                        event.state,
+                    )
+                )
+        return events
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.seen()]
+
+    def keysyms(self) -> list[tuple[str, int]]:
+        """Key events with the plain keysym of their key, as the map is now."""
+        return [
+            (event.kind, self.x.display.keycode_to_keysym(event.detail, 0))
+            for event in self.seen()
+            if event.kind.startswith("key")
+        ]
+
+    def fill(self, x: int, y: int, width: int, height: int, colour: int) -> None:
+        """Paint a rectangle of the window, and wait until the server has."""
+        self.paint(x, y, width, height, colour)
+        self.x.display.sync()
+
+    def paint(self, x: int, y: int, width: int, height: int, colour: int) -> None:
+        if not hasattr(self, "_gc"):
+            self._gc = self.window.create_gc()
+        self._gc.change(foreground=colour)
+        self.window.fill_rectangle(self._gc, x, y, width, height)
+        self.x.display.flush()
+
+    def close(self) -> None:
+        self.x.close()

@@ -1,0 +1,134 @@
+"""What counts as caused by an input, and what was restless before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bodyd.contract.geometry import Bounds
+from bodyd.display.damage import MARK_LIFE, Activity, join
+
+
+def box(x: int, y: int, width: int = 10, height: int = 10) -> Bounds:
+    return Bounds(x=x, y=y, width=width, height=height)
+
+
+CARET = box(100, 100, 2, 18)
+
+
+def blinking(activity: Activity, until: float, *, start: float = 0.0) -> None:
+    at = start
+    while at < until:
+        activity.note(at, [CARET])
+        at += 0.5
+
+
+def test_a_change_after_the_mark_is_its_own() -> None:
+    """What came before is not."""
+    activity = Activity()
+    activity.note(0.9, [box(0, 0)])
+    mark = activity.mark(1.0)
+    assert mark.last is None
+    activity.note(1.1, [box(50, 50)])
+    assert mark.changed == (box(50, 50),)
+    assert mark.last == 1.1
+
+
+def test_a_blinking_caret_is_busy() -> None:
+    """Its further blinking is ignored, a typed letter beside it is not."""
+    activity = Activity()
+    blinking(activity, 3.0)
+    mark = activity.mark(3.0)
+    assert mark.busy == (CARET,)
+    activity.note(3.1, [CARET])
+    assert mark.last is None
+    activity.note(3.2, [box(100, 100, 9, 18)])
+    assert mark.last == 3.2
+
+
+def test_two_changes_are_not_busy() -> None:
+    """A window painted in two steps is not an animation."""
+    activity = Activity()
+    activity.note(0.5, [CARET])
+    activity.note(1.2, [CARET])
+    assert activity.mark(1.3).busy == ()
+
+
+def test_many_changes_in_a_moment_are_not_busy() -> None:
+    """A page painted in ten steps within a third of a second is no animation either."""
+    activity = Activity()
+    for step in range(10):
+        activity.note(1 + step / 30, [box(0, 0, 800, 600)])
+    assert activity.mark(1.4).busy == ()
+
+
+def test_busy_wears_off() -> None:
+    """What has long been still is watched again."""
+    activity = Activity()
+    blinking(activity, 3.0)
+    assert activity.mark(9.0).busy == ()
+
+
+def test_repeated_input_does_not_make_its_target_busy() -> None:
+    """Three clicks on one button in two seconds: the button's changes stay evidence."""
+    activity = Activity()
+    for second in (1.0, 1.5, 2.0, 2.5):
+        mark = activity.mark(second)
+        assert mark.busy == ()
+        activity.note(second + 0.02, [box(0, 0)])
+        activity.settle(mark, quiet=True)
+
+
+def test_a_busy_region_stays_busy_through_inputs() -> None:
+    """Changes that a mark ignores are still proof that something blinks."""
+    activity = Activity()
+    blinking(activity, 2.0)
+    for second in (2.0, 3.0, 4.0, 5.0):
+        mark = activity.mark(second)
+        assert mark.busy == (CARET,)
+        blinking(activity, second + 1.0, start=second)
+        activity.settle(mark, quiet=True)
+
+
+def test_what_outlasts_a_settle_is_busy_afterwards() -> None:
+    """A video started by a click delays that click's settle, not the next one's."""
+    activity = Activity()
+    video = box(200, 200, 320, 240)
+    mark = activity.mark(1.0)
+    for frame in range(30):
+        activity.note(1.0 + frame / 30, [video])
+    assert not activity.settle(mark, quiet=False).quiet
+    assert activity.mark(2.1).busy == (video,)
+
+
+def test_a_forgotten_mark_stops_counting() -> None:
+    """A mark that nobody settles does not hide a caret for ever."""
+    activity = Activity()
+    forgotten = activity.mark(0.0)
+    blinking(activity, MARK_LIFE + 4.0)
+    assert activity.mark(MARK_LIFE + 4.0).busy == (CARET,)
+    assert forgotten.last is not None
+
+
+def test_separate_things_stay_separate() -> None:
+    """Two carets far apart do not make everything between them busy."""
+    activity = Activity()
+    for step in range(6):
+        activity.note(step * 0.5, [CARET, box(700, 500, 2, 18)])
+    mark = activity.mark(3.0)
+    activity.note(3.1, [box(400, 300)])
+    assert mark.changed == (box(400, 300),)
+
+
+rects = st.builds(box, st.integers(0, 500), st.integers(0, 500), st.integers(1, 300), st.integers(1, 300))
+
+
+@given(st.lists(rects, max_size=200))
+def test_joining_loses_nothing_and_stays_short(added: list[Bounds]) -> None:
+    """Every rectangle is covered, and the list is bounded."""
+    joined: list[Bounds] = []
+    for rect in added:
+        join(joined, rect)
+    assert len(joined) <= 48
+    for rect in added:
+        assert any(outer.intersection(rect) == rect for outer in joined)

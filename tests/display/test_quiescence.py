@@ -1,0 +1,155 @@
+"""Nothing held, latched, locked or swapped: brought about, and proved from elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from Xlib import X
+from Xlib.ext import xtest
+
+from bodyd.contract.atoms import ButtonDown, Char, KeyDown, MoveTo
+from bodyd.display import xkb
+from bodyd.display.connection import XConnection
+from bodyd.display.display import Display
+from bodyd.errors import DisplayUnavailable
+
+from .conftest import AnyTime
+from .recorder import Recorder
+from .world import XServer
+
+CAPS_LOCK_CODE = 66
+
+
+def tap(server: XServer, code: int) -> None:
+    """Another client presses a key."""
+    x = server.connect()
+    xtest.fake_input(x.display, X.KeyPress, code)
+    xtest.fake_input(x.display, X.KeyRelease, code)
+    x.display.sync()
+    x.close()
+
+
+async def test_a_fresh_server_is_quiet(display: Display) -> None:
+    """Nothing to find."""
+    assert (await display.prove_quiescent()).quiet
+    assert await display.normalise() == []
+
+
+async def test_everything_held_is_found_and_lifted(display: Display, permit: AnyTime) -> None:
+    """Control, Shift, a letter, and the buttons that the core protocol's mask leaves out."""
+    await display.send(
+        [
+            MoveTo(9, 9),
+            KeyDown(0xFFE3),
+            KeyDown(0xFFE1),
+            KeyDown(0x61),
+            ButtonDown(1),
+            ButtonDown(8),
+            ButtonDown(9),
+        ],
+        permit,
+    )
+    found = await display.prove_quiescent()
+    assert found.reasons == ("held_keys", "held_buttons")
+    assert len(found.keys) == 3
+    assert found.buttons == (1, 8, 9)
+    await display.release_all()
+    assert (await display.prove_quiescent()).quiet
+
+
+async def test_what_others_hold_is_lifted_too(server: XServer, display: Display) -> None:
+    """Whoever pressed it, also a client that has died since."""
+    other = server.connect()
+    xtest.fake_input(other.display, X.KeyPress, 50)
+    xtest.fake_input(other.display, X.ButtonPress, 3)
+    other.display.sync()
+    other.close()
+    assert not (await display.prove_quiescent()).quiet
+    await display.release_all()
+    assert (await display.prove_quiescent()).quiet
+
+
+async def test_caps_lock_is_noticed(server: XServer, display: Display) -> None:
+    """Any app can set it: named, and undone before a batch."""
+    tap(server, CAPS_LOCK_CODE)
+    assert (await display.prove_quiescent()).reasons == ("caps_lock",)
+    assert await display.normalise() == ["caps_lock"]
+    assert (await display.prove_quiescent()).quiet
+
+
+async def test_a_swapped_pointer_mapping_is_noticed(server: XServer, display: Display) -> None:
+    """Left and right exchanged: a left click would open the context menu."""
+    other = server.connect()
+    mapping = list(other.display.get_pointer_mapping())
+    other.display.set_pointer_mapping([3, 2, 1, *mapping[3:]])
+    assert (await display.prove_quiescent()).reasons == ("pointer_mapping",)
+    assert await display.normalise() == ["pointer_mapping"]
+    assert list(other.display.get_pointer_mapping()) == mapping
+    other.close()
+
+
+async def test_a_swapped_mapping_with_a_held_button(server: XServer, display: Display) -> None:
+    """The server refuses a new mapping while buttons are down: they go up first."""
+    other = server.connect()
+    mapping = list(other.display.get_pointer_mapping())
+    other.display.set_pointer_mapping([3, 2, 1, *mapping[3:]])
+    xtest.fake_input(other.display, X.ButtonPress, 1)
+    other.display.sync()
+    await display.release_all()
+    assert (await display.prove_quiescent()).quiet
+    other.close()
+
+
+async def test_a_locked_group_is_noticed(server: XServer, display: Display) -> None:
+    """The second layout, switched to by an app, would turn a into alpha."""
+    server.call("setxkbmap", "-layout", "us,gr")
+    other = server.connect()
+    xkb.announce(other)
+    xkb._LatchLockState(
+        display=other.core,
+        opcode=other.opcode("XKEYBOARD"),
+        device=0x100,
+        affect_locks=0,
+        locks=0,
+        lock_group=1,
+        group=1,
+        affect_latches=0,
+        latches=0,
+        latch_group=0,
+        group_latch=0,
+    )
+    other.display.sync()
+    assert (await display.prove_quiescent()).reasons == ("group",)
+    assert await display.normalise() == ["group"]
+    other.close()
+
+
+async def test_typing_undoes_caps_lock(
+    server: XServer, display: Display, recorder: Recorder, permit: AnyTime
+) -> None:
+    """A text is typed as written even if the lock was set a moment before."""
+    tap(server, CAPS_LOCK_CODE)
+    recorder.seen()
+    await display.send([Char("a")], permit)
+    down, _ = recorder.seen()
+    assert not down.state & X.LockMask
+
+
+async def test_a_key_that_is_pressed_again_and_again_is_not_quiet(
+    server: XServer, display: Display, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can't be lifted raises: quiescence is never claimed."""
+    other = server.connect()
+    real = xkb.clear
+
+    def meddle(x: XConnection) -> None:
+        real(x)
+        x.display.sync()
+        xtest.fake_input(other.display, X.KeyPress, 38)
+        other.display.sync()
+
+    monkeypatch.setattr(xkb, "clear", meddle)
+    xtest.fake_input(other.display, X.KeyPress, 38)
+    other.display.sync()
+    with pytest.raises(DisplayUnavailable, match="held_keys"):
+        await display.release_all()
+    other.close()
