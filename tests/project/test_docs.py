@@ -124,7 +124,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not dead
 
 
-@pytest.mark.xfail(reason="the picture is taken of the first body that runs", strict=True)
 def test_pictures_exist() -> None:
     """Every picture that a page shows is there."""
     shown = [
