@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import structlog
@@ -25,11 +25,13 @@ from .egress import EgressProxy
 from .egress_rules import EgressRules
 from .isolation import describe, explained, require_isolation
 from .layout import Layout, open_layout
+from .ledger import descendants
 from .session import Session, SessionLost, machine_id, open_session
 from .supervise import Backoff, Component
 from .xserver import XServer, x_server
 
-STOP_S = 5.0
+_STOP_SIGNALS = ((signal.SIGINT, 4.0), (signal.SIGTERM, 2.0))
+STOP_S = 6.5
 LAUNCH_LIMIT = 32
 
 Prepare = Callable[[XEndpoint], Awaitable[None]]
@@ -229,19 +231,27 @@ class Desktop:
         return await session.run("browser", argv, unlink=browser.LOCKS)
 
     async def _stop_browser(self, session: Session) -> None:
-        """SIGTERM, and wait for the end: the profile is written meanwhile (a SIGKILL loses writes)."""
+        """Ask the browser to end, and wait for the end of all its processes.
+
+        SIGINT first: to it Chromium quits as if asked by its user and writes cookies, while SIGTERM is
+        "the session is ending" to it and loses those of the last half minute. The writer is another
+        process than its first, so all are waited for.
+        """
         pid = session.host_pid("browser")
         if pid is None:
             return
-        try:
-            fd = os.pidfd_open(pid)
-        except OSError:
-            return
-        try:
-            await session.signal("browser", signal.SIGTERM)
-            await trio.lowlevel.wait_readable(fd)
-        finally:
-            os.close(fd)
+        with ExitStack() as opened:
+            fds = []
+            for each in (pid, *descendants(pid)):
+                with suppress(OSError):
+                    fds.append(os.pidfd_open(each))
+                    opened.callback(os.close, fds[-1])
+            for number, grace in _STOP_SIGNALS:
+                await session.signal("browser", number)
+                with trio.move_on_after(grace):
+                    for fd in fds:
+                        await trio.lowlevel.wait_readable(fd)
+                    return
 
     def _announce(self) -> None:
         self._changed.set()

@@ -89,6 +89,11 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def descendants(pid: int) -> list[int]:
+    """All below *pid*, deepest first: no parent acts on the death of a child that is yet to be seen."""
+    return [d for child in children(pid) for d in (*descendants(child), child)]
+
+
 def open_verified(pid: int, holds: Callable[[], bool]) -> int | None:
     """A pidfd of *pid*, if *holds* is still true once it is open; the caller closes it."""
     try:

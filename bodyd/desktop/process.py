@@ -25,7 +25,7 @@ import trio
 
 from bodyd.errors import IsolationUnavailable
 
-from .ledger import Ledger, children, open_verified
+from .ledger import Ledger, children, descendants, open_verified
 from .spec import Descriptors, SandboxSpec, arguments
 
 HANDSHAKE_S = 10.0
@@ -67,10 +67,11 @@ class Sandbox:
         Cancellation: safe; what was read stays.
         """
         async with self._draining:  # one reader at a time; a second waits for the same end
-            while self._output >= 0:
-                await trio.lowlevel.wait_readable(self._output)
-                if not self._read_output():
-                    return
+            with suppress(trio.ClosedResourceError):  # `kill` has read the rest
+                while self._output >= 0:
+                    await trio.lowlevel.wait_readable(self._output)
+                    if not self._read_output():
+                        return
 
     async def said(self, text: str) -> None:
         """Wait until *text* was printed; something else has to drain. For self-tests."""
@@ -137,6 +138,8 @@ class Sandbox:
 
     def _read_output(self) -> bool:
         """Take what is there; False at the end, or if there is nothing just now."""
+        if self._output < 0:  # killed between the readiness and the read
+            return False
         try:
             chunk = os.read(self._output, 65536)
         except BlockingIOError:
@@ -195,7 +198,8 @@ async def start(
         raise IsolationUnavailable(await _abandon(spec, spawned))
     if ledger is not None:
         ledger.add(spec.name, spawned.outer.pid, init_pid)
-    os.write(spawned.block, b"1")
+    with suppress(BrokenPipeError):  # a mount failed meanwhile: `wait` and `tail` say so
+        os.write(spawned.block, b"1")
     os.close(spawned.block)
     return Sandbox(spec, spawned, init_pid, init_fd)
 
@@ -301,7 +305,7 @@ async def _abandon(spec: SandboxSpec, spawned: _Spawned) -> str:
     """Kill and reap what came of a start that failed; returns why it failed, for a message."""
     outer = spawned.outer
     os.close(spawned.block)
-    for pid in (*_descendants(outer.pid), outer.pid):
+    for pid in (*descendants(outer.pid), outer.pid):
         with suppress(OSError):
             fd = os.pidfd_open(pid)
             signal.pidfd_send_signal(fd, signal.SIGKILL)
@@ -319,11 +323,6 @@ async def _abandon(spec: SandboxSpec, spawned: _Spawned) -> str:
         said = ""
     os.close(spawned.output)
     return f"the sandbox {spec.name!r} could not be built (status {status}): {said or 'no message'}"
-
-
-def _descendants(pid: int) -> list[int]:
-    """Deepest first, so that no parent can act on the death of a child that we have yet to see."""
-    return [d for child in children(pid) for d in (*_descendants(child), child)]
 
 
 async def _readable(pidfd: int) -> None:
