@@ -72,9 +72,10 @@ def forget_holder(state: State, event: e.WaitEnded, now: float) -> Step:
 
 def forget_draining(state: State, event: e.WaitEnded, now: float) -> Step:
     """A take-over that was broken off leaves the agent its claim, but paused: someone wanted it to halt."""
-    if state.incoming is None or state.incoming.lease_id != event.lease_id:
-        return forget(state, event, now)
-    return replace(state, incoming=_paused(state.suspended), suspended=None), ()
+    after, effects = forget(state, event, now)
+    if after.claim is state.claim and after.incoming is state.incoming:
+        return after, effects
+    return replace(after, incoming=after.incoming or _paused(after.suspended), suspended=None), effects
 
 
 def forget(state: State, event: e.WaitEnded | e.GrantLost, now: float) -> Step:
@@ -201,6 +202,9 @@ def release_draining(state: State, event: e.Release, now: float) -> Step:
     match state.find(event.token_hash):
         case None:
             return stale(state, event, now)
+        case Place.CLAIM, _:
+            after = replace(state, claim=None, suspended=None, left=event.token_hash)
+            return after, told("lease.released", *state.granted())
         case place, claim:
             after = replace(state.put(place, None), left=event.token_hash)
             return after, told("lease.released", claim)

@@ -113,7 +113,7 @@ TABLE: Mapping[type[e.Event], Mapping[LeaseState, Handler]] = {
     e.GrantLost: {
         VACANT: ignore,
         HELD: h.lose_grant, PAUSED: h.lose_grant, LAPSED: h.lose_grant,
-        DRAINING: h.lose_elsewhere, RECOVERY: h.lose_elsewhere, STOPPED: ignore,
+        DRAINING: h.lose_grant, RECOVERY: h.lose_elsewhere, STOPPED: ignore,
     },
     e.Renew: {
         VACANT: stale,

@@ -38,14 +38,14 @@ from .state import Place, State
 def revoke_held(state: State, event: e.Revoke, now: float) -> Step:
     """Every claim ends for good; the queue moves on."""
     gone = dismiss_person(state, errors.StaleLease, "the lease was revoked before it was granted")
-    ended = told("lease.revoked", *state.claims(), by=event.by, reason=event.reason)
+    ended = told("lease.revoked", *state.granted(), by=event.by, reason=event.reason)
     reason = state.reason if state.stopped else _because("revoked", event.reason)
     bare = replace(state, claim=None, suspended=None, incoming=None, left=None, reason=reason)
     return drain(bare, *gone, *ended)
 
 
 def revoke_in_recovery(state: State, event: e.Revoke, now: float) -> Step:
-    ended = told("lease.revoked", *state.claims(), by=event.by, reason=event.reason)
+    ended = told("lease.revoked", *state.granted(), by=event.by, reason=event.reason)
     return replace(state, claim=None, suspended=None), ended
 
 
@@ -58,7 +58,7 @@ def take_over_held(state: State, event: e.TakeOver, now: float) -> Step:
     if state.stopped:
         return acquire_stopped(state, event, now)
     agents = tuple(claim for claim in state.claims() if claim.kind is HolderKind.AGENT)
-    people = tuple(claim for claim in state.claims() if claim.kind is HolderKind.PERSON)
+    people = tuple(claim for claim in state.granted() if claim.kind is HolderKind.PERSON)
     newly = tuple(claim for claim in agents if claim is not state.suspended)
     gone = dismiss_person(state, errors.Busy, "another take-over came after this one")
     taken = replace(
@@ -138,7 +138,7 @@ def _stopped(state: State, event: e.Stop) -> State:
 
 
 def _stop_told(state: State, event: e.Stop) -> tuple[e.Effect, ...]:
-    ended = told("lease.revoked", *state.claims(), by=event.by, reason=event.reason)
+    ended = told("lease.revoked", *state.granted(), by=event.by, reason=event.reason)
     return (e.Announce("body.stopped", {"by": event.by, "reason": event.reason}), *ended)
 
 

@@ -120,6 +120,11 @@ class State:
         """Every claim that is not over."""
         return tuple(claim for claim in (self.claim, self.suspended, self.incoming) if claim is not None)
 
+    def granted(self) -> tuple[Holding, ...]:
+        """Those of them that were granted at some time: all but the person of a take-over under way."""
+        waiting = self.incoming if self.incoming and self.incoming.kind is HolderKind.PERSON else None
+        return tuple(claim for claim in self.claims() if claim is not waiting)
+
     def find(self, token_hash: bytes) -> tuple[Place, Holding] | None:
         """The claim that this token opens; each comparison takes the same time."""
         found = None
