@@ -145,14 +145,17 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
             await check_binding(batch, display, index)
         expect = _expect(action)
         before = await display.pixels(expect.bounds) if expect and expect.bounds else None
+        batch.note(index, 0)  # from here on its first atom may be on its way
         report = await _send(batch, display, index)
     except StaleScreenshot as exc:
         return not_attempted(index, action.type, of, exc.code)
     except DisplayUnavailable:
         return _lost(index, action, of)
-    if report.certain:
-        batch.reached(index, report.sent)
     delivery = delivered(report, of)
+    if delivery.outcome is Outcome.CONFIRMED:
+        batch.reached(index + 1, 0)
+    elif report.certain:
+        batch.reached(index, report.sent)
     if delivery.outcome is not Outcome.CONFIRMED:
         return input_receipt(index, action.type, delivery, _undelivered(delivery))
     expected = await _expectation(batch, display, expect, before) if expect else None
