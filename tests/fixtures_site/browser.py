@@ -57,6 +57,14 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    async def until(self, condition: str) -> None:
+        """Return once a JavaScript expression is true; looked at before every frame."""
+        loop = f"const look = () => ({condition}) ? done() : requestAnimationFrame(look); look();"
+        with trio.fail_after(30):
+            await self.call(
+                "Runtime.evaluate", expression=f"new Promise(done => {{ {loop} }})", awaitPromise=True
+            )
+
     async def rectangle(self, selector: str) -> tuple[float, float, float, float]:
         """Left, top, right, bottom in CSS pixels of the viewport."""
         box = await self.evaluate(
@@ -64,6 +72,10 @@ class Page:
             f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
         )
         return tuple(box)
+
+    async def centre(self, selector: str) -> tuple[int, int]:
+        left, top, right, bottom = await self.rectangle(selector)
+        return round((left + right) / 2), round((top + bottom) / 2)
 
     async def screenshot(self) -> bytes:
         """The viewport as PNG."""
@@ -92,7 +104,7 @@ async def browsing(
         site = await nursery.start(partial(serve, folder / "site.sock", seed=0))
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(trio.serve_listeners, partial(_forward, folder / "site.sock"), listeners)
+        await nursery.start(trio.serve_listeners, partial(_forward, folder / "site.sock"), listeners)
         flags = [
             *FLAGS,
             f"--user-data-dir={folder / 'profile'}",
