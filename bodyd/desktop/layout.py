@@ -169,8 +169,8 @@ def _locked(path: Path, owned: Path) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
             raise ConfigError(
-                f"{owned} is owned by another daemon (pid {holder}); stop it with 'bodyd stop', or give this "
-                "body another name, state_dir and run_dir"
+                f"{owned} is owned by another daemon (pid {holder}); end it with `kill {holder}`, or give "
+                "this body another name, state_dir and run_dir"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

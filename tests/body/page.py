@@ -64,7 +64,11 @@ class Page:
 
         @app.get("/")
         async def index() -> Response:
-            return Response(HTML, content_type="text/html; charset=utf-8")
+            self._note({"name": "visit", "cookie": request.cookies.get("seen")})
+            response = Response(HTML, content_type="text/html; charset=utf-8")
+            response.headers["cache-control"] = "no-store"
+            response.set_cookie("seen", "once", max_age=86_400)
+            return response
 
         @app.get("/favicon.ico")
         async def icon() -> Response:
@@ -73,13 +77,12 @@ class Page:
         @app.post("/log")
         async def log() -> Response:
             entry = json.loads(await request.get_data())
-            with self._lock:
-                if entry["name"] == "ready":
-                    self.origin = (
-                        entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
-                        entry["screenY"] + entry["outer"][1] - entry["inner"][1],
-                    )
-                self._entries.append(entry)
+            if entry["name"] == "ready":
+                self.origin = (
+                    entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
+                    entry["screenY"] + entry["outer"][1] - entry["inner"][1],
+                )
+            self._note(entry)
             return Response(b"", status=204)
 
         config = Config()
@@ -90,6 +93,10 @@ class Page:
         async with trio.open_nursery() as nursery:
             await nursery.start(lambda task_status: serve(app, config, task_status=task_status))
             task_status.started()
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        with self._lock:
+            self._entries.append(entry)
 
     def entries(self, *names: str) -> list[dict[str, Any]]:
         with self._lock:

@@ -54,7 +54,7 @@ class World:
 
     def start(self) -> None:
         """Start the daemon; returns once it serves."""
-        self.reports.clear()
+        self.reports = []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bodyd", "--config", str(self.root / "bodyd.toml"), "up"],
             stdout=subprocess.PIPE,
@@ -63,9 +63,9 @@ class World:
             start_new_session=True,
         )
         serving = threading.Event()
-        threading.Thread(target=self._read, args=(self.process, serving), daemon=True).start()
+        threading.Thread(target=self._read, args=(self.process, self.reports, serving), daemon=True).start()
         serving.wait(START_SECONDS)
-        if self.process.poll() is not None or not serving.is_set():
+        if not any(line.startswith("console ") for line in self.reports):
             self.stop()
             raise RuntimeError("the daemon did not start:\n" + "\n".join(self.reports))
 
@@ -88,10 +88,11 @@ class World:
         self.process.kill()
         self.process.wait(STOP_SECONDS)
 
-    def _read(self, process: subprocess.Popen[str], serving: threading.Event) -> None:
+    @staticmethod
+    def _read(process: subprocess.Popen[str], reports: list[str], serving: threading.Event) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self.reports.append(line.rstrip("\n"))
+            reports.append(line.rstrip("\n"))
             if line.startswith("console "):
                 serving.set()
         process.stdout.close()
