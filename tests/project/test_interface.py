@@ -12,12 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+OUTSIDE = {
+    name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+}
+"""The environment as if the tests themselves had not been started by make."""
 TARGETS = {"help", "run", "demo", "test", "check", "bench", "soak", "clean"}
 
 
 def test_help_lists_every_target() -> None:
     """`make` alone prints each target of the interface once, and there are no others."""
-    shown = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["make", "-s"], cwd=ROOT, env=OUTSIDE, capture_output=True, text=True, check=True
+    ).stdout
     assert re.findall(r"make (\w+)", shown) == list(dict.fromkeys(re.findall(r"make (\w+)", shown)))
     assert set(re.findall(r"make (\w+)", shown)) == TARGETS
     makefile = (ROOT / "Makefile").read_text()
@@ -38,7 +44,7 @@ def test_ci_runs_make_test() -> None:
 def test_the_demos_exit_status_is_makes_verdict(tmp_path: Path, status: int, target: str) -> None:
     """`make run` and `make demo` fail exactly when the program that they hand over to fails."""
     _tree(tmp_path, bodyd=f"exit {status}")
-    done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, check=False)
+    done = subprocess.run(["make", target], cwd=tmp_path, env=OUTSIDE, capture_output=True, check=False)
     assert (done.returncode == 0) == (status == 0)
 
 
@@ -48,6 +54,7 @@ def test_ctrl_c_ends_make_run_without_an_error(tmp_path: Path) -> None:
     with subprocess.Popen(
         ["make", "run"],
         cwd=tmp_path,
+        env=OUTSIDE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
