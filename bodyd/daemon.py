@@ -12,6 +12,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import trio
 
@@ -23,6 +24,7 @@ from bodyd.contract.lease import LeaseState, Scope
 from bodyd.desktop.desktop import open_desktop
 from bodyd.driver.body import Body, open_body
 from bodyd.http.app import create_app
+from bodyd.http.asgi import App
 from bodyd.http.listener import listen
 from bodyd.http.services import Services
 from bodyd.http.tokens import Tokens
@@ -73,11 +75,12 @@ async def serve(
             for receipt in journal.recovered:
                 report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
             tokens = Tokens.load_or_create(private)
-            app = create_app(
-                Services(body=body, tokens=tokens, config=config, clock=clock, events=body.events)
-            )
+            services = Services(body=body, tokens=tokens, config=config, clock=clock, events=body.events)
             async with listen(
-                app, host=config.http.host, port=config.http.port, unix_path=config.api_socket
+                cast(App, create_app(services)),
+                host=config.http.host,
+                port=config.http.port,
+                unix_path=config.api_socket,
             ) as bound:
                 task_status.started(Running(config, bound.port or 0, body, tokens))
                 await trio.sleep_forever()
