@@ -182,7 +182,7 @@ class _Server:
         with trio.move_on_after(self.limits.drain):
             await self._all_gone()
         handlers.cancel_scope.cancel(reason="the server is shutting down")
-        with trio.move_on_after(self.limits.unwind):
+        with trio.move_on_after(self.limits.unwind, shield=True):  # this task is among the cancelled
             await self._all_gone()
         for stream in tuple(self.live):  # wakes sends to readers that stopped reading
             stream.socket.close()
