@@ -97,6 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     audit = add("audit", _audit, "Verify the audit's hash chain, or show its end.")
     audit.add_argument("what", choices=["verify", "tail"])
     audit.add_argument("-n", type=int, default=20, help="how many entries `tail` shows (default 20)")
+    audit.add_argument(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="SEQ:HASH",
+        help="a head of the chain that was kept elsewhere; `verify` then also finds a cut-off end",
+    )
     return parser
 
 
@@ -210,4 +217,9 @@ def _recover(args: argparse.Namespace) -> int:
 def _audit(args: argparse.Namespace) -> int:
     from bodyd.journal import audit
 
-    return audit.main(_config(args).state / "private", what=args.what, count=args.n)
+    try:
+        return audit.main(
+            _config(args).state / "private", what=args.what, count=args.n, checkpoints=args.checkpoint
+        )
+    except ValueError as exc:
+        raise ConfigError(f"--checkpoint: {exc}") from exc

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+import structlog
 import trio
 
 from bodyd.client import BodyClient
@@ -28,9 +31,12 @@ from bodyd.http.asgi import App
 from bodyd.http.listener import listen
 from bodyd.http.services import Services
 from bodyd.http.tokens import Tokens
+from bodyd.journal.chain import Checkpoint
 from bodyd.journal.journal import open_journal
 
 Report = Callable[[str], None]
+
+log = structlog.get_logger("bodyd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,9 @@ async def serve(
         async with (
             open_journal(private, clock=clock, settings=config.journal, key=key) as journal,
             open_body(config, body_id=body_id, desktop=desktop, journal=journal, clock=clock) as body,
+            trio.open_nursery() as house,
         ):
+            house.start_soon(journal.keep_house, _log_checkpoint)
             for receipt in journal.recovered:
                 report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
             tokens = Tokens.load_or_create(private)
@@ -84,6 +92,11 @@ async def serve(
             ) as bound:
                 task_status.started(Running(config, bound.port or 0, body, tokens))
                 await trio.sleep_forever()
+
+
+def _log_checkpoint(checkpoint: Checkpoint) -> None:
+    """The audit's head leaves the process by the log; what came after the last one can't be proved."""
+    log.info("audit.checkpoint", checkpoint=str(checkpoint))
 
 
 def run(config: Config, *, report: Report) -> int:
@@ -125,6 +138,14 @@ def _serving(
     beside: Callable[..., Awaitable[None]] | None = None,
 ) -> int:
     """Run *main* with a daemon until it returns or a signal ends it; errors come out bare."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),  # stdout is for people
+    )
 
     async def everything() -> int:
         status = 0
@@ -132,7 +153,7 @@ def _serving(
             nursery.start_soon(_cancel_on_signal, nursery.cancel_scope, report)
             if beside is not None:
                 await nursery.start(beside)
-            running = await nursery.start(_serve, config, report)
+            running = await nursery.start(partial(serve, config, report=report))
             status = await main(running)
             nursery.cancel_scope.cancel(reason="done")
         return status
@@ -141,12 +162,6 @@ def _serving(
         return trio.run(everything)
     except BaseExceptionGroup as group:
         raise _only(group) from None
-
-
-async def _serve(
-    config: Config, report: Report, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
-) -> None:
-    await serve(config, report=report, task_status=task_status)
 
 
 async def _cancel_on_signal(scope: trio.CancelScope, report: Report) -> None:

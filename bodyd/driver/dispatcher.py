@@ -8,6 +8,7 @@ Counterparts: admission.py and verifier.py decide, door.py journals.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import trio
@@ -128,7 +129,8 @@ async def dispatch(batch: Batch, display: Display) -> Dispatched:
             if receipt.delivery.outcome is not Outcome.CONFIRMED or _unmet(receipt):
                 break
     finally:
-        await _let_go(batch, display)
+        with trio.move_on_after(RELEASE_SECONDS, shield=True):
+            await _let_go(batch, display)
     for index in range(len(batch.receipts), len(batch.request.inputs)):
         action = batch.request.inputs[index]
         batch.receipts.append(not_attempted(index, action.type, units(action)))
@@ -294,8 +296,5 @@ async def _let_go(batch: Batch, display: Display) -> None:
     )
     if clean and not any(isinstance(x, a.ButtonDown) for x in batch.request.inputs):
         return
-    with trio.move_on_after(RELEASE_SECONDS, shield=True):
-        try:
-            await display.release_all()
-        except DisplayUnavailable:
-            return
+    with suppress(DisplayUnavailable):
+        await display.release_all()
