@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ Picture = npt.NDArray[np.float32]
 FONTS = Path("/usr/share/fonts/truetype/dejavu")
 WEIGHTS = ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")
 ALIKE = 0.74  # correlation from which a candidate is the word
+LETTER_ALIKE = 0.55  # the same for each letter of it
 UNLIKE = 0.45  # correlation below which another size of the same word is not tried
 ROWS = 16  # height that both are scaled to before they are compared
 FAINTEST = 24  # brightness (0-255) between ink and background below which nothing is read
@@ -152,15 +154,34 @@ def _compare(text: str, ink: Picture, box: Box) -> Word | None:
         shape = _shape(form, weight)
         if abs(box.width / box.height / shape.aspect - 1) <= ASPECT_SLACK + 1.2 / box.height:
             size = (round(ROWS * shape.aspect), ROWS)
-            scaled = _scaled(ink, size)
+            seen = _scaled(ink, size)
             for em in _sizes(box, shape):
-                alike = float(np.vdot(scaled, _drawn(form, weight, em, size)))
-                best = max(best, alike)
+                drawn = _drawn(form, weight, em, size)
+                alike = float(np.vdot(seen, drawn))
+                if alike > max(best, ALIKE) and _spelt(seen, drawn, _letters(form, weight, size[0])):
+                    best = alike
                 if alike < UNLIKE:
                     break
-    if best < ALIKE:
-        return None
-    return Word(text, box, box.height / _shape(text, WEIGHTS[0]).height, best)
+    return Word(text, box, box.height / _shape(text, WEIGHTS[0]).height, best) if best else None
+
+
+def _spelt(seen: Picture, drawn: Picture, letters: Sequence[slice]) -> bool:
+    """Whether every single letter is like itself, give or take a column: `Penguin` is no `penguin`."""
+    return all(
+        max(
+            _correlation(seen[:, letter.start + shift : letter.stop + shift], drawn[:, letter])
+            for shift in (-1, 0, 1)
+            if letter.start + shift >= 0 and letter.stop + shift <= seen.shape[1]
+        )
+        >= LETTER_ALIKE
+        for letter in letters
+    )
+
+
+def _correlation(a: Picture, b: Picture) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    norm = math.sqrt(float(np.vdot(a, a)) * float(np.vdot(b, b)))
+    return float(np.vdot(a, b)) / norm if norm else 0.0
 
 
 def _sizes(box: Box, shape: _Shape) -> tuple[int, ...]:
@@ -214,6 +235,16 @@ def _drawn(text: str, weight: str, em: int, size: tuple[int, int]) -> Picture:
 def _shape(text: str, weight: str) -> _Shape:
     height, width = _render(text, weight, 100).shape
     return _Shape(width=width / 100, height=height / 100)
+
+
+@lru_cache(maxsize=256)
+def _letters(text: str, weight: str, width: int) -> tuple[slice, ...]:
+    """The columns of each letter of *text* drawn *width* columns wide."""
+    font = ImageFont.truetype(str(FONTS / weight), 100)
+    first = font.getbbox(text[0])[0]
+    scale = width / _render(text, weight, 100).shape[1]
+    ends = [round((font.getlength(text[:count]) - first) * scale) for count in range(len(text) + 1)]
+    return tuple(slice(max(a, 0), min(b, width)) for a, b in pairwise(ends))
 
 
 def _render(text: str, weight: str, em: int) -> Picture:
