@@ -14,7 +14,7 @@ from typing import Any
 from bodyd.errors import BodydError, LeaseError, NotFound, RequestConflict, StaleScreenshot
 
 from . import computer_call as cc
-from .actions import InputRequest
+from .actions import MAX_INPUTS, InputRequest
 from .ports import BodyPort, Caller
 from .receipts import Outcome, Receipt
 from .screenshots import ScreenshotRequest
@@ -90,13 +90,14 @@ class ComputerRunner:
         self, requests: tuple[InputRequest, ...], caller: Caller, lease_token: str
     ) -> list[Receipt]:
         receipts: list[Receipt] = []
-        for request in requests:
+        for number, request in enumerate(requests):
             if receipts and not _may_go_on(receipts[-1]):
                 receipts.append(cc.unsent(request, reason="not_attempted", at=receipts[-1].completed_at))
                 continue
             try:
                 receipts.append(await self._body.input(request, caller=caller, lease_token=lease_token))
             except BodydError as exc:
+                exc.param = _in_item(exc.param, first=number * MAX_INPUTS)
                 _attach(exc, receipts)
                 raise
         return receipts
@@ -148,6 +149,14 @@ def _may_go_on(receipt: Receipt) -> bool:
 def _attach(exc: BodydError, receipts: list[Receipt]) -> None:
     if receipts:
         exc.details["receipts"] = [receipt.model_dump(mode="json") for receipt in receipts]
+
+
+def _in_item(param: str | None, *, first: int) -> str | None:
+    """The name that the client knows a batch's input by: inputs[3] of the second chunk is actions[67]."""
+    if param is None or not param.startswith("inputs["):
+        return param
+    index, _, rest = param.removeprefix("inputs[").partition("]")
+    return f"item.actions[{first + int(index)}]{rest}"
 
 
 def _fingerprint(requests: tuple[InputRequest, ...]) -> str:

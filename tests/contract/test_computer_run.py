@@ -68,6 +68,16 @@ async def test_refusals_come_before_anything_runs(sighted: Driver):
     assert sighted.body.calls == []
 
 
+async def test_a_fault_is_named_as_the_client_knows_it(sighted: Driver):
+    """The door speaks of inputs of a batch; the client sent actions of an item."""
+    with pytest.raises(errors.OutOfBounds) as caught:
+        await sighted.call(CLICK, {**CLICK, "x": 9999})
+    assert caught.value.param == "item.actions[1]"
+    with pytest.raises(errors.OutOfBounds) as caught:
+        await sighted.call(*[CLICK] * 66, {**CLICK, "x": 9999}, request_id="long")
+    assert caught.value.param == "item.actions[66]"
+
+
 async def test_a_blind_click_is_answered_with_a_picture_each_time(driver: Driver):
     """Also to a retry, which is marked; another call under that id is refused; the next id may act."""
     first = await driver.call(CLICK)
