@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from .notes import NOTE, note_of, public
+from .pictures import PLACEHOLDER
 from .registry import Registry
 from .wire import family
 
@@ -95,11 +96,13 @@ class _Lowering:
             self._add_reasoning(item)
         elif kind == "additional_tools":
             return  # its tools are in the registry
+        elif kind == "compaction" and (summary := note_of(item)) is not None:
+            self.sent.append(_said(f"What happened in this conversation before, in short:\n{summary}"))
         elif kind == "function_call":
             name = self._registry.name_of(item["name"], item.get("namespace"))
             self.sent.append(_without({**public(item), "name": name}, "namespace"))
         elif tool is None or self._has(tool):
-            self.sent.append(public(item))
+            self.sent.append(_with_a_picture(public(item)))
             if (note := note_of(item)) is not None:
                 self._waiting.append(_said(note))
         elif kind == "computer_call_output":
@@ -160,6 +163,13 @@ def input_image(output: Mapping[str, Any]) -> Json | None:
     detail = output.get("detail") or "auto"
     place = {"image_url": url} if url else {"file_id": file}
     return {"type": "input_image", **place, "detail": "high" if detail == "original" else detail}
+
+
+def _with_a_picture(item: Json) -> Json:
+    """A computer_call_output always shows something: servers refuse one without a valid picture."""
+    if item["type"] != "computer_call_output" or input_image(item["output"]) is not None:
+        return item
+    return {**item, "output": {**item["output"], "image_url": PLACEHOLDER}}
 
 
 def _said(text: str) -> Json:

@@ -15,6 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from bodyd.errors import BodydError
 
 from . import (
+    adapters,
     routes_computer_call,
     routes_events,
     routes_health,
@@ -74,6 +75,7 @@ def create_app(provided: Services) -> QuartTrio:
         routes_tickets,
     ):
         routes.add(api)
+    adapters.mount(api, provided.adapters)
 
     @app.before_request
     async def admit() -> None:

@@ -31,10 +31,10 @@ class Api:
         self._routes: dict[str, tuple[str, str, Needs]] = {}
 
     def get(self, path: str, needs: Needs) -> Callable[[R], R]:
-        return self._route("GET", path, needs)
+        return self.add("GET", path, needs)
 
     def post(self, path: str, needs: Needs) -> Callable[[R], R]:
-        return self._route("POST", path, needs)
+        return self.add("POST", path, needs)
 
     def needs(self, endpoint: str | None) -> Needs:
         """What a matched endpoint needs; the least for a request that matched none.
@@ -47,11 +47,11 @@ class Api:
         """(method, path, needs) of every route."""
         return list(self._routes.values())
 
-    def _route(self, method: str, path: str, needs: Needs) -> Callable[[R], R]:
-        def add(view: R) -> R:
+    def add(self, method: str, path: str, needs: Needs) -> Callable[[R], R]:
+        def add_view(view: R) -> R:
             endpoint = f"{method} {path}"
             self._routes[endpoint] = (method, path, needs)
             self._app.add_url_rule(path, endpoint, view, methods=[method])
             return view
 
-        return add
+        return add_view

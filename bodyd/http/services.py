@@ -15,6 +15,7 @@ from quart import Response, current_app, g, request
 from bodyd.clock import Clock
 from bodyd.config import Config
 from bodyd.contract.actions import invalid
+from bodyd.contract.adapters import Adapter
 from bodyd.contract.computer_run import ComputerRunner
 from bodyd.contract.events import Event
 from bodyd.contract.lease import Scope
@@ -53,6 +54,7 @@ class Services:
     config: Config = field(default_factory=Config)
     clock: Clock = field(default_factory=Clock)
     events: EventSource | None = None
+    adapters: tuple[Adapter, ...] = ()
     origins: Origins = field(init=False)
     tickets: Tickets = field(init=False)
     gate: Gate = field(init=False)

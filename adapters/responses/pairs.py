@@ -1,0 +1,67 @@
+"""Every call has one output, every output one call of its kind, and no call_id is used twice.
+
+Pure. Judged over the whole history with the new input, before anything is sent or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bodyd.errors import CallMismatch
+
+from .wire import CALLS, OUTPUTS
+
+Json = dict[str, Any]
+
+
+def check(items: Iterable[tuple[Json, str]]) -> None:
+    """Refuse a history that no model's server can read.
+
+    Args:
+        items: Each with the field that it came in, such as input[3], or "" for stored ones.
+    Raises:
+        CallMismatch: names the public type and the call_id.
+    """
+    calls: dict[str, str] = {}
+    answered: set[str] = set()
+    for item, param in items:
+        kind = item["type"]
+        if kind in CALLS:
+            if item["call_id"] in calls:
+                raise _mismatch(f"the call_id of this {kind} was used before", item, param)
+            calls[item["call_id"]] = kind
+        elif kind in OUTPUTS:
+            _answer(item, param, calls, answered)
+    for call_id, kind in calls.items():
+        if call_id not in answered:
+            raise CallMismatch(
+                f"No tool output found for {kind} {call_id!r:.80}: send its {CALLS[kind]}", param="input"
+            )
+
+
+def answerable(items: list[Json]) -> list[Json]:
+    """*items* without calls that were cut off, which nobody can answer."""
+    outputs = {item["call_id"] for item in items if item["type"] in OUTPUTS}
+    return [
+        item
+        for item in items
+        if item["type"] not in CALLS or item.get("status") != "incomplete" or item["call_id"] in outputs
+    ]
+
+
+def _answer(item: Json, param: str, calls: dict[str, str], answered: set[str]) -> None:
+    kind, call_id = item["type"], item["call_id"]
+    called = calls.get(call_id)
+    if called is None:
+        raise _mismatch(f"No tool call found for this {kind}", item, param)
+    if called != OUTPUTS[kind]:
+        raise _mismatch(f"a {called} is answered by a {CALLS[called]}, not a {kind}", item, param)
+    if call_id in answered:
+        raise _mismatch(f"this {called} has an output already", item, param)
+    answered.add(call_id)
+
+
+def _mismatch(message: str, item: Json, param: str) -> CallMismatch:
+    where = f"{param}.call_id" if param else "input"
+    return CallMismatch(f"{message}: call_id {item['call_id']!r:.80}", param=where)

@@ -1,0 +1,61 @@
+"""Server-sent events of a model's server: bytes in, JSON objects out.
+
+Pure. Source: WHATWG HTML, 9.2. Only `data` matters here; the types are inside. `[DONE]` ends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from bodyd.errors import UpstreamFailed
+
+Json = dict[str, Any]
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of one event; a server that sends more is not read on."""
+
+
+class Parser:
+    """Feed it bytes as they come; `done` once the server has said so."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        """The objects that *data* completes.
+
+        Raises:
+            UpstreamFailed: an event is no JSON object, or has no end.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._size += len(data)
+        if self._size > LONGEST:
+            raise UpstreamFailed("the model's server sent an event without an end")
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line:
+                yield from self._event()
+
+    def finish(self) -> Iterator[Json]:
+        """The last event, if its blank line is missing."""
+        yield from self.feed(b"\n\n")
+
+    def _event(self) -> Iterator[Json]:
+        raw, self._data = b"\n".join(self._data), []
+        self._size = len(self._rest)
+        if raw == b"[DONE]":
+            self.done = True
+        elif raw and not self.done:
+            try:
+                value = json.loads(raw)
+            except ValueError:
+                raise UpstreamFailed("the model's server sent an event that is not JSON") from None
+            if isinstance(value, dict):
+                yield value
