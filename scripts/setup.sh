@@ -106,7 +106,9 @@ ensure_venv() {
     if .venv/bin/python -c '' 2>/dev/null && [ "$(cat $stamp 2>/dev/null)" = "$(fingerprint)" ]; then
         return
     fi
+    quiet=--quiet # what pip has to tell is long, and news only the first time
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        quiet=
         python=$(find_python)
         say "making .venv with $("$python" --version) ($python)"
         "$python" -m venv --clear .venv
@@ -114,7 +116,8 @@ ensure_venv() {
     say "installing the project and its tools into .venv"
     # --group came with pip 25.1; Debian 12 has 23
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-    .venv/bin/python -m pip install --disable-pip-version-check --editable '.[owner]' --group dev
+    # shellcheck disable=SC2086  # nothing, or one option
+    .venv/bin/python -m pip install $quiet --disable-pip-version-check --editable '.[owner]' --group dev
     fingerprint >$stamp
     say "ready"
 }
