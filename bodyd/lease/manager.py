@@ -48,6 +48,11 @@ RECOVER_SECONDS = {1: 5.0, 2: 15.0, 3: 60.0}
 """How long each step of recovery may take; beyond that it has failed."""
 
 
+def random_token() -> str:
+    """32 random bytes, as URL-safe text."""
+    return secrets.token_urlsafe(32)
+
+
 class LeaseManager:
     """Who may act on the body.
 
@@ -71,7 +76,7 @@ class LeaseManager:
         announce: Callable[[Event], None],
         recover_steps: Mapping[int, Callable[[], Awaitable[bool]]] | None = None,
         queue: int = QUEUE_LENGTH,
-        random_token: Callable[[], str] = lambda: secrets.token_urlsafe(32),
+        random_token: Callable[[], str] = random_token,
     ) -> None:
         self.body_id = body_id
         self._store = store
@@ -436,6 +441,7 @@ class LeaseManager:
             if self._proving == drain:
                 self._proving = None
             self._feed(e.Quiesced(drain) if failure is None else e.QuiescenceFailed(drain, failure))
+            self._poke()
 
         await attempt(self._quiesce, QUIESCE_SECONDS, report)
 
@@ -443,6 +449,7 @@ class LeaseManager:
         def report(failure: str | None) -> None:
             self._recovering = None
             self._feed(e.Recovered(number) if failure is None else e.RecoveryFailed(number, failure))
+            self._poke()
 
         await attempt(self._recover_steps.get(number, _missing), RECOVER_SECONDS[number], report)
 

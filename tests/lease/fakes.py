@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+import trio.testing
 
 from bodyd.clock import Clock
 from bodyd.contract.events import Event
@@ -104,6 +105,7 @@ class Bench:
         self.store = store or FakeStore()
         self.prover = FakeProver()
         self.told: list[Event] = []
+        self.on_tell: Callable[[Event], None] = lambda event: None
         self.tokens = 0
         options = {"random_token": self._token, **options}
         self.leases = LeaseManager(
@@ -111,9 +113,13 @@ class Bench:
             store=self.store,
             clock=clock(),
             quiesce=self.prover,
-            announce=self.told.append,
+            announce=self._tell,
             **options,
         )
+
+    def _tell(self, event: Event) -> None:
+        self.told.append(event)
+        self.on_tell(event)
 
     def _token(self) -> str:
         self.tokens += 1
