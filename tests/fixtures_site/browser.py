@@ -65,6 +65,19 @@ class Page:
                 "Runtime.evaluate", expression=f"new Promise(done => {{ {loop} }})", awaitPromise=True
             )
 
+    async def painted(self) -> None:
+        """Return once what was done before is on the screen: two frames later."""
+        frames = "requestAnimationFrame(() => requestAnimationFrame(done))"
+        await self.call("Runtime.evaluate", expression=f"new Promise(done => {frames})", awaitPromise=True)
+
+    async def offset(self) -> tuple[int, int]:
+        """Where the page's corner is on the screen, for a window with a frame as wide below as beside."""
+        side = await self.evaluate("(window.outerWidth - window.innerWidth) / 2")
+        x, y = await self.evaluate(
+            "[window.screenX, window.screenY + window.outerHeight - window.innerHeight]"
+        )
+        return round(x + side), round(y - side)
+
     async def rectangle(self, selector: str) -> tuple[float, float, float, float]:
         """Left, top, right, bottom in CSS pixels of the viewport."""
         box = await self.evaluate(

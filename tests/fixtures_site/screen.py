@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from io import BytesIO
 
 import trio
@@ -35,22 +35,29 @@ class Screen:
 
 @asynccontextmanager
 async def screen(size: tuple[int, int]) -> AsyncIterator[Screen]:
-    """Xvfb on a free display, without a window manager."""
+    """Xvfb without a window manager, on a display numbered for this process.
+
+    Free numbers, as Xvfb itself looks for them from 0, are raced for by everything else that runs.
+    """
+    name = f":{1000 + os.getpid()}"
     ours, theirs = os.pipe()
     geometry = f"{size[0]}x{size[1]}x24"
     process = await trio.lowlevel.open_process(
-        ["Xvfb", "-displayfd", str(theirs), "-screen", "0", geometry, "-nolisten", "tcp", "-noreset"],
+        ["Xvfb", name, "-displayfd", str(theirs), "-screen", "0", geometry, "-nolisten", "tcp", "-noreset"],
         pass_fds=(theirs,),
         stderr=subprocess.DEVNULL,
     )
     os.close(theirs)
     try:
-        async with trio.lowlevel.FdStream(ours) as number:
+        async with trio.lowlevel.FdStream(ours) as ready:
             with trio.fail_after(60):
-                name = f":{int((await number.receive_some(16)).decode())}"
-        shown = Screen(name, size)
-        yield shown
-        shown.close()
+                told = b""
+                while not told.endswith(b"\n"):  # closed earlier, the pipe would kill Xvfb
+                    chunk = await ready.receive_some(16)
+                    assert chunk, "Xvfb did not start"
+                    told += chunk
+        with closing(Screen(name, size)) as shown:
+            yield shown
     finally:
         process.terminate()
         with trio.move_on_after(10, shield=True):
