@@ -10,7 +10,8 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,16 +23,20 @@ import trio
 from bodyd.client import BodyClient
 from bodyd.clock import Clock
 from bodyd.config import Config
+from bodyd.contract.adapters import Adapter, AdapterContext
 from bodyd.contract.ends import End
 from bodyd.contract.lease import LeaseState, Scope
+from bodyd.contract.ports import BodyPort
 from bodyd.desktop.desktop import open_desktop
 from bodyd.driver.body import Body, open_body
+from bodyd.http.adapters import find_upstream, open_adapters
 from bodyd.http.app import create_app
 from bodyd.http.asgi import App
 from bodyd.http.listener import listen
 from bodyd.http.services import Services
 from bodyd.http.tokens import Tokens
 from bodyd.journal.chain import Checkpoint
+from bodyd.journal.documents import open_documents
 from bodyd.journal.journal import open_journal
 
 Report = Callable[[str], None]
@@ -83,15 +88,43 @@ async def serve(
             for receipt in journal.recovered:
                 report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
             tokens = Tokens.load_or_create(private)
-            services = Services(body=body, tokens=tokens, config=config, clock=clock, events=body.events)
-            async with listen(
-                cast(App, create_app(services)),
-                host=config.http.host,
-                port=config.http.port,
-                unix_path=config.api_socket,
-            ) as bound:
-                task_status.started(Running(config, bound.port or 0, body, tokens))
-                await trio.sleep_forever()
+            async with _adapters(config, body, private, clock) as adapters:
+                services = Services(
+                    body=body,
+                    tokens=tokens,
+                    config=config,
+                    clock=clock,
+                    events=body.events,
+                    adapters=adapters,
+                )
+                async with listen(
+                    cast(App, create_app(services)),
+                    host=config.http.host,
+                    port=config.http.port,
+                    unix_path=config.api_socket,
+                ) as bound:
+                    task_status.started(Running(config, bound.port or 0, body, tokens))
+                    await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def _adapters(
+    config: Config, body: BodyPort, private: Path, clock: Clock
+) -> AsyncIterator[tuple[Adapter, ...]]:
+    """The adapters that are configured, open; with none, none of their files is made or imported."""
+    if config.gateway.upstream.kind == "none":
+        yield ()
+        return
+    async with open_documents(private, now_ms=clock.wall_ms) as store:
+        context = AdapterContext(
+            body=body,
+            store=store,
+            settings=config.gateway,
+            now_ms=clock.wall_ms,
+            upstreams=find_upstream,
+        )
+        async with open_adapters({"gateway": context}) as adapters:
+            yield adapters
 
 
 def _log_checkpoint(checkpoint: Checkpoint) -> None:

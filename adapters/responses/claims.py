@@ -64,7 +64,8 @@ class Claims:
                 yield claim
             finally:
                 renewing.cancel(reason="the response is over")
-                await self._leave(conversation, claim)
+                with trio.move_on_after(RELEASE_SECONDS, shield=True):
+                    await self._leave(conversation, claim)
         finally:
             self._used.discard(conversation)
 

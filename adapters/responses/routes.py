@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import trio
 
 from bodyd.contract.adapters import HttpReply, HttpRequest, Route
 from bodyd.contract.lease import Scope
 from bodyd.errors import InvalidRequest
 
-from . import compaction, conversations, lifecycle
+from . import compaction, conversations
 from .gateway import Gateway, Started
 from .listing import included
 from .runs import Run
+from .streams import RetoldStream, RunStream
 
 Json = dict[str, Any]
-
-DONE = b"data: [DONE]\n\n"
-KEEP_ALIVE = b": still here\n\n"
 
 
 def routes(gateway: Gateway) -> list[Route]:
@@ -64,7 +60,7 @@ class _Api:
         if run is not None:
             return self._streamed(run, int(after))
         response = await self._gateway.response(id, caller)
-        return HttpReply(content_type="text/event-stream", stream=_replayed(response, int(after)))
+        return HttpReply(content_type="text/event-stream", stream=RetoldStream(response, int(after)))
 
     async def delete(self, request: HttpRequest) -> HttpReply:
         return _json(await self._gateway.delete(request.params["response_id"], request.caller))
@@ -87,54 +83,8 @@ class _Api:
         return _json(await self._gateway.models())
 
     def _streamed(self, run: Run, after: int, started: Started | None = None) -> HttpReply:
-        stream = events(run, after, keep_alive=self._gateway.settings.keep_alive_ms / 1000)
+        stream = RunStream(run, after, keep_alive=self._gateway.settings.keep_alive_ms / 1000)
         return HttpReply(content_type="text/event-stream", headers=_headers(started), stream=stream)
-
-
-async def events(run: Run, after: int, *, keep_alive: float) -> AsyncGenerator[bytes]:
-    """The response's events as frames, a comment where nothing happens, `[DONE]` at the end.
-
-    Left early, the response has lost a client.
-    """
-    run.presence.joined()
-    try:
-        with run.log.reader(after) as reader:
-            while True:
-                event: Json | None = None
-                with trio.move_on_after(keep_alive) as quiet:
-                    event = await reader.next()
-                if quiet.cancelled_caught:
-                    yield KEEP_ALIVE
-                elif event is None:
-                    break
-                else:
-                    yield frame(event)
-        yield DONE
-    finally:
-        run.presence.left()
-
-
-def frame(event: Json) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), _dump(event))
-
-
-async def _replayed(response: Json, after: int) -> AsyncGenerator[bytes]:
-    """A stored response told anew: its items whole, numbered from 0."""
-    for number, event in enumerate(_retold(response)):
-        if number > after:
-            yield frame({**event, "sequence_number": number})
-    yield DONE
-
-
-def _retold(response: Json) -> Iterator[Json]:
-    begun = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
-    begun |= {"error": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    for index, item in enumerate(response["output"]):
-        yield from lifecycle.events(item, index)
-    last = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
-    yield {"type": f"response.{last}", "response": response}
 
 
 def _headers(started: Started | None) -> dict[str, str]:

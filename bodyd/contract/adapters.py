@@ -8,7 +8,7 @@ neither sockets nor frameworks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -35,6 +35,22 @@ class HttpRequest:
         return values[-1] if values else None
 
 
+class Chunks(Protocol):
+    """A streamed body: an iterator and not a generator, so that whoever drops it still closes it."""
+
+    def __aiter__(self) -> Chunks: ...
+
+    async def __anext__(self) -> bytes:
+        """The next chunk.
+
+        Cancellation:
+            What it would have returned may be lost; only `aclose` is called afterwards.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class HttpReply:
     """What is answered: `body`, or the chunks of `stream`, which is closed when the client leaves."""
@@ -43,7 +59,7 @@ class HttpReply:
     status: int = 200
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
-    stream: AsyncGenerator[bytes] | None = None
+    stream: Chunks | None = None
 
 
 class Socket(Protocol):

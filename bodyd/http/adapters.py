@@ -5,15 +5,23 @@ Counterpart: contract/adapters.py. An adapter is imported only where it is confi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import entry_points
 from typing import Any, cast
 
 import trio
 from quart import Response, request
 
-from bodyd.contract.adapters import Adapter, AdapterContext, HttpReply, HttpRequest, OpenAdapter, Route
+from bodyd.contract.adapters import (
+    Adapter,
+    AdapterContext,
+    Chunks,
+    HttpReply,
+    HttpRequest,
+    OpenAdapter,
+    Route,
+)
 from bodyd.contract.ports import UpstreamPort
 from bodyd.errors import ConfigError
 
@@ -23,6 +31,7 @@ from .services import caller
 
 GROUP = "bodyd.adapters"
 UPSTREAMS = "bodyd.upstreams"
+LEAVE_SECONDS = 1.0
 
 Closers = set[Callable[[], None]]
 
@@ -80,33 +89,39 @@ def _add(api: Api, route: Route) -> None:
 
 
 def _response(reply: HttpReply, closers: Closers) -> Response:
-    body = reply.body if reply.stream is None else _streamed(reply.stream, closers)
+    body = reply.body if reply.stream is None else _Streamed(reply.stream, closers)
     return Response(body, status=reply.status, headers=dict(reply.headers), content_type=reply.content_type)
 
 
-async def _streamed(chunks: AsyncGenerator[bytes], closers: Closers) -> AsyncIterator[bytes]:
-    """*chunks*, ended early when the server shuts down; no scope is open across a yield."""
-    closing = False
-    waiting: trio.CancelScope | None = None
+class _Streamed:
+    """*chunks*, ended early when the server shuts down."""
 
-    def close() -> None:
-        nonlocal closing
-        closing = True
-        if waiting is not None:
-            waiting.cancel(reason="the server is shutting down")
+    def __init__(self, chunks: Chunks, closers: Closers) -> None:
+        self._chunks = chunks
+        self._closers = closers
+        self._closing = False
+        self._waiting: trio.CancelScope | None = None
+        closers.add(self._close)
 
-    closers.add(close)
-    try:
-        async with aclosing(chunks):
-            while not closing:
-                chunk: bytes | None = None
-                with trio.CancelScope() as waiting:
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    return
-                yield chunk
-    finally:
-        closers.discard(close)
+    def __aiter__(self) -> _Streamed:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._closing:
+            raise StopAsyncIteration
+        with trio.CancelScope() as self._waiting:
+            return await anext(self._chunks)
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._closers.discard(self._close)
+        with trio.move_on_after(LEAVE_SECONDS, shield=True):
+            await self._chunks.aclose()
+
+    def _close(self) -> None:
+        self._closing = True
+        if self._waiting is not None:
+            self._waiting.cancel(reason="the server is shutting down")
 
 
 def _entry(group: str, name: str) -> Any:  # noqa: ANN401 (whatever the entry point names)

@@ -11,8 +11,9 @@ import os
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -28,6 +29,7 @@ from .sse import Parser
 Json = dict[str, Any]
 
 CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 8.0
 KEEP_ALIVE_SECONDS = 4.0
@@ -109,10 +111,11 @@ class Server:
     @asynccontextmanager
     async def _streaming(self, request: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Json]]:
         async with self._answer(self._body(request, stream=True)) as response:
-            raw = _objects(response)
-            events = self._chat_events(raw, request) if self._chat else raw
-            async with aclosing(raw), aclosing(events):
-                yield events
+            found = _Objects(response)
+            try:
+                yield _ChatEvents(found, self._translation(request)) if self._chat else found
+            finally:
+                await found.aclose()
 
     def _body(self, request: Mapping[str, Any], *, stream: bool) -> Json:
         if self._chat:
@@ -130,21 +133,6 @@ class Server:
         response: Json = last["response"]
         return response
 
-    async def _chat_events(
-        self, chunks: AsyncGenerator[Json], request: Mapping[str, Any]
-    ) -> AsyncGenerator[Json]:
-        translation = self._translation(request)
-        for event in translation.begin():
-            yield event
-        async for chunk in chunks:
-            if "error" in chunk and not chunk.get("choices"):
-                yield {"type": "error", "error": chunk["error"]}
-                return
-            for event in translation.feed(chunk):
-                yield event
-        for event in translation.finish():
-            yield event
-
     def _translation(self, request: Mapping[str, Any]) -> ChatStream:
         return ChatStream(
             token=lambda: secrets.token_hex(12),
@@ -161,7 +149,7 @@ class Server:
         try:
             yield response
         finally:
-            with trio.move_on_after(1, shield=True):
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 await response.aclose()
 
     async def _begun(self, path: str, content: bytes) -> httpx2.Response:
@@ -194,17 +182,58 @@ class Server:
         return {**headers, "authorization": f"Bearer {key}"} if key else headers
 
 
-async def _objects(response: httpx2.Response) -> AsyncGenerator[Json]:
-    parser = Parser()
-    with _translated():
-        async with aclosing(response.aiter_bytes()) as chunks:
-            async for chunk in chunks:
-                for value in parser.feed(chunk):
-                    yield value
-                if parser.done:
-                    return
-    for value in parser.finish():
-        yield value
+class _Objects:
+    """The JSON objects of a streamed answer, as they come."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._bytes = response.aiter_bytes()
+        self._parser = Parser()
+        self._waiting: deque[Json] = deque()
+        self._ended = False
+
+    def __aiter__(self) -> _Objects:
+        return self
+
+    async def __anext__(self) -> Json:
+        while not self._waiting:
+            if self._ended or self._parser.done:
+                raise StopAsyncIteration
+            with _translated():
+                chunk = await anext(self._bytes, None)
+            self._ended = chunk is None
+            self._waiting += self._parser.finish() if chunk is None else self._parser.feed(chunk)
+        return self._waiting.popleft()
+
+    async def aclose(self) -> None:
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._bytes.aclose()
+
+
+class _ChatEvents:
+    """Chunks of Chat Completions as Responses events."""
+
+    def __init__(self, chunks: _Objects, translation: ChatStream) -> None:
+        self._chunks = chunks
+        self._translation = translation
+        self._waiting: deque[Json] = deque(translation.begin())
+        self._ended = False
+
+    def __aiter__(self) -> _ChatEvents:
+        return self
+
+    async def __anext__(self) -> Json:
+        while not self._waiting:
+            if self._ended:
+                raise StopAsyncIteration
+            chunk = await anext(self._chunks, None)
+            self._ended = chunk is None or ("error" in chunk and not chunk.get("choices"))
+            if chunk is None:
+                self._waiting += self._translation.finish()
+            elif self._ended:
+                self._waiting.append({"type": "error", "error": chunk["error"]})
+            else:
+                self._waiting += self._translation.feed(chunk)
+        return self._waiting.popleft()
 
 
 class _translated:  # noqa: N801 (it is used like a function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,15 +103,27 @@ class Model:
 
     @asynccontextmanager
     async def stream(self, request: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Json]]:
-        async def events() -> AsyncIterator[Json]:
-            response = await self.respond(request)
-            yield {"type": "response.created", "response": {**response, "output": []}}
-            for index, item in enumerate(response["output"]):
-                for event in lifecycle.events(item, index):
-                    yield event
-            yield {"type": f"response.{response['status']}", "response": response}
+        response = await self.respond(request)
+        events: list[Json] = [{"type": "response.created", "response": {**response, "output": []}}]
+        for index, item in enumerate(response["output"]):
+            events += lifecycle.events(item, index)
+        yield Listed([*events, {"type": f"response.{response['status']}", "response": response}])
 
-        yield events()
+
+class Listed:
+    """What is known beforehand, one at a time."""
+
+    def __init__(self, things: Iterable[Any]) -> None:
+        self._things = iter(things)
+
+    def __aiter__(self) -> Listed:
+        return self
+
+    async def __anext__(self) -> Any:
+        await trio.lowlevel.checkpoint()
+        for thing in self._things:
+            return thing
+        raise StopAsyncIteration
 
 
 class Shell:
@@ -134,23 +146,39 @@ class Shell:
         timeout_ms: int | None,
         max_output_length: int | None,
     ) -> AsyncIterator[AsyncIterator[ProcessChunk | ProcessResult]]:
-        async def output() -> AsyncIterator[ProcessChunk | ProcessResult]:
-            for number, command in enumerate(commands):
-                await trio.lowlevel.checkpoint()
-                self.ran.append(command)
-                if command == "hang":
-                    yield ProcessChunk(number, "stdout", "begun\n")
-                    self.waiting.set()
-                    await trio.sleep_forever()
-                result = self.results(command)
-                yield ProcessChunk(number, "stdout", result.stdout)
-                yield result
-
         try:
-            yield output()
+            yield Output(self, commands)
         except trio.Cancelled:
             self.cancelled += 1
             raise
+
+
+class Output:
+    def __init__(self, shell: Shell, commands: Sequence[str]) -> None:
+        self._shell = shell
+        self._left = list(enumerate(commands))
+        self._result: ProcessResult | None = None
+
+    def __aiter__(self) -> Output:
+        return self
+
+    async def __anext__(self) -> ProcessChunk | ProcessResult:
+        await trio.lowlevel.checkpoint()
+        if self._result is not None:
+            result, self._result = self._result, None
+            return result
+        if not self._left:
+            raise StopAsyncIteration
+        number, command = self._left[0]
+        if command == "hang" and command in self._shell.ran[-1:]:
+            self._shell.waiting.set()
+            await trio.sleep_forever()
+        self._shell.ran.append(command)
+        if command == "hang":
+            return ProcessChunk(number, "stdout", "begun\n")
+        self._left.pop(0)
+        self._result = self._shell.results(command)
+        return ProcessChunk(number, "stdout", self._result.stdout)
 
 
 @dataclass

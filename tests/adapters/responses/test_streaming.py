@@ -1,0 +1,294 @@
+"""Streams: exact lifecycles, one counter, ids that stay, and the same end as a blocking response has."""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openresponses_types
+import pytest
+import trio
+from openai.types.responses import Response
+
+from bodyd import errors
+
+from .streams import UNION, faults
+from .test_loop import ADD, CLICK, kinds
+from .world import LOWERED, Json, computer, function, message, read, shell, world
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
+
+
+def types(events: list[Json]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+async def good_stream(folder: Path) -> list[Json]:
+    """A stream with every kind of item that clients are shown."""
+    answers = [
+        [REASONING, message("first"), computer(CLICK, call_id="c1"), shell("ls", "id", call_id="s1")],
+        [function("add", {"a": 1}, "f1"), message("last")],
+    ]
+    async with world(folder, *answers, shell="body", executed_items="pairs", computer="body") as w:
+        return await w.stream("computer", "shell", ADD)
+
+
+async def test_a_good_stream_has_no_faults(tmp_path: Path):
+    """Two rounds, the gateway's and the client's calls, pairs shown: one response, one counter, one union."""
+    events = await good_stream(tmp_path)
+    assert faults(events) == []
+    assert kinds(events[-1]["response"]["output"]) == [
+        "reasoning",
+        "message",
+        "computer_call",
+        "shell_call",
+        "computer_call_output",
+        "shell_call_output",
+        "function_call",
+        "message",
+    ]
+
+
+def corruptions(events: list[Json]) -> list[tuple[str, list[Json]]]:
+    """Each is a good stream with one thing wrong."""
+
+    def changed(change: Any) -> list[Json]:
+        copied = copy.deepcopy(events)
+        change(copied)
+        return copied
+
+    def at(kind: str, number: int = 0) -> int:
+        return [i for i, event in enumerate(events) if event["type"] == f"response.{kind}"][number]
+
+    def renumbered(listed: list[Json]) -> None:
+        for number, event in enumerate(listed):
+            event["sequence_number"] = number
+
+    def swapped(a: int, b: int) -> Any:
+        def change(listed: list[Json]) -> None:
+            listed[a], listed[b] = listed[b], listed[a]
+            renumbered(listed)
+
+        return change
+
+    def dropped(index: int) -> Any:
+        def change(listed: list[Json]) -> None:
+            del listed[index]
+            renumbered(listed)
+
+        return change
+
+    def put(index: int, *path: Any, value: Any) -> Any:
+        def change(listed: list[Json]) -> None:
+            target: Any = listed[index]
+            for name in path[:-1]:
+                target = target[name]
+            target[path[-1]] = value
+
+        return change
+
+    done = at("output_item.done")
+    made = {
+        "number skipped": put(3, "sequence_number", value=99),
+        "created dropped": dropped(0),
+        "terminal dropped": dropped(len(events) - 1),
+        "terminal twice": lambda listed: (listed.append(dict(listed[-1])), renumbered(listed)),
+        "added dropped": dropped(at("output_item.added")),
+        "done dropped": dropped(done),
+        "done before added": swapped(at("output_item.added"), done),
+        "delta dropped": dropped(at("output_text.delta")),
+        "delta of nothing": swapped(at("output_text.delta"), at("output_item.added", 1)),
+        "item id changed": put(done, "item", "id", value="other"),
+        "call id changed": put(at("output_item.done", 2), "item", "call_id", value="other"),
+        "delta names another": put(at("output_text.delta"), "item_id", value="other"),
+        "index reused": put(at("output_item.added", 1), "output_index", value=0),
+        "opened full": put(at("output_item.added", 1), "item", "content", value=[{"type": "output_text"}]),
+        "left in progress": put(at("output_item.done", 1), "item", "status", value="in_progress"),
+        "final output empty": put(len(events) - 1, "response", "output", value=[]),
+        "response id changed": put(1, "response", "id", value="other"),
+        "unknown event": put(at("output_text.delta"), "type", value="response.desktop.moved"),
+        "command dropped": dropped(at("shell_call_command.delta")),
+        "arguments dropped": dropped(at("function_call_arguments.delta")),
+        "field dropped": lambda listed: listed[at("output_text.delta")].pop("delta"),
+    }
+    return [(name, changed(change)) for name, change in made.items()]
+
+
+async def test_every_single_corruption_is_found(tmp_path: Path):
+    """The checker is worth something: each of a score of single mutations of a good stream is a fault."""
+    missed = []
+    for name, events in corruptions(await good_stream(tmp_path)):
+        try:
+            found = faults(events)
+        except (KeyError, TypeError):
+            continue
+        if not found:
+            missed.append(name)
+    assert missed == []
+
+
+async def test_shell_events_of_a_client_executed_call(tmp_path: Path):
+    """Opened without commands, each told without an item id, closed with the whole action."""
+    async with world(tmp_path, [shell("ls", "id")]) as w:
+        events = await w.stream({"type": "shell", "environment": {"type": "local"}})
+        assert faults(events) == []
+        command = ["shell_call_command.added", "shell_call_command.delta", "shell_call_command.done"]
+        assert types(events) == [
+            "created",
+            "in_progress",
+            "output_item.added",
+            *command,
+            *command,
+            "output_item.done",
+            "completed",
+        ]
+        assert not any("item_id" in event for event in events)
+        assert events[2]["item"]["action"]["commands"] == []
+        assert events[-2]["item"]["action"]["commands"] == ["ls", "id"]
+
+
+async def test_hidden_calls_leave_no_trace_in_the_stream(tmp_path: Path):
+    """What the gateway ran is not shown: the client sees a message, at index 0."""
+    async with world(
+        tmp_path, [computer()], [shell("x")], [message("done")], computer="body", shell="body"
+    ) as w:
+        events = await w.stream("computer", "shell")
+        assert faults(events) == []
+        assert events[2]["output_index"] == 0
+        assert kinds(events[-1]["response"]["output"]) == ["message"]
+        assert w.executed == 2
+
+
+async def test_function_lowering_streams_public_shapes(tmp_path: Path):
+    """No function event of a stand-in is seen; the computer_call comes whole, under its own events."""
+    calls = [function("computer", {"actions": [CLICK]}, "c1"), function("shell", {"commands": ["ls"]}, "s1")]
+    async with world(tmp_path, [message("hm"), *calls], upstream=LOWERED) as w:
+        events = await w.stream("computer", "shell")
+        assert faults(events) == []
+        assert kinds(events[-1]["response"]["output"]) == ["message", "computer_call", "shell_call"]
+        assert not any("function_call" in kind for kind in types(events))
+        assert events[-1]["response"]["tools"] == [{"type": "computer"}, {"type": "shell"}]
+
+
+async def test_the_same_end_in_both_ways(tmp_path: Path):
+    """A streamed response ends as the blocking one does, but for ids and times."""
+    answer = [message("hello", id="msg_same")]
+    async with world(tmp_path, answer, answer) as w:
+        blocking = await w.create(instructions="be", metadata={"a": "b"})
+        streamed = (await w.stream(instructions="be", metadata={"a": "b"}))[-1]["response"]
+        for response in (blocking, streamed):
+            del response["id"]
+        assert blocking == streamed
+
+
+async def test_every_field_of_a_response_is_there(tmp_path: Path):
+    """Both oracles take it: OpenAI's own model, strictly by its fields, and Open Responses' resource."""
+    async with world(tmp_path, [message("hello")]) as w:
+        response = await w.create(ADD)
+        openresponses_types.ResponseResource.model_validate(response)
+        Response.model_validate(response)
+        assert response.keys() >= {"error", "incomplete_details", "usage", "previous_response_id", "metadata"}
+        assert "output_text" not in response
+
+
+async def test_an_upstream_that_breaks_off_leaves_a_well_formed_stream(tmp_path: Path):
+    """What was open is closed as incomplete, last, and the response has failed."""
+
+    async with world(tmp_path) as w:
+
+        class Broken:
+            def __init__(self) -> None:
+                whole = [
+                    {
+                        "type": "response.output_item.added",
+                        "output_index": 0,
+                        "item": message("x", content=[]),
+                    }
+                ]
+                place = {"output_index": 0, "item_id": "y", "content_index": 0}
+                part = {"type": "output_text", "text": "", "annotations": []}
+                whole.append({"type": "response.content_part.added", **place, "part": part})
+                whole.append({"type": "response.output_text.delta", **place, "delta": "half"})
+                self.events = iter(whole)
+
+            def __aiter__(self) -> Broken:
+                return self
+
+            async def __anext__(self) -> Json:
+                await trio.lowlevel.checkpoint()
+                for event in self.events:
+                    return event
+                raise errors.UpstreamFailed("the connection broke")
+
+        @asynccontextmanager
+        async def stream(request: Json):
+            yield Broken()
+
+        w.model.stream = stream
+        events = await w.stream()
+        assert faults(events) == []
+        assert events[-1]["type"] == "response.failed"
+        assert events[-1]["response"]["error"]["type"] == "upstream_failed"
+        (item,) = events[-1]["response"]["output"]
+        assert (item["status"], item["content"][0]["text"]) == ("incomplete", "half")
+        stored = await w.get(f"/v1/responses/{events[-1]['response']['id']}")
+        assert stored["status"] == "failed"
+
+
+async def test_it_is_stored_before_its_end_is_told(tmp_path: Path):
+    """Whoever reads the terminal event finds the response in the store."""
+    async with world(tmp_path, [message("hello")]) as w:
+        reply = await w.call("POST", "/v1/responses", {"model": "m", "input": "x", "stream": True})
+        async for chunk in reply.stream:
+            if chunk.startswith(b"event: response.completed"):
+                id = json.loads(chunk.split(b"data: ")[1])["response"]["id"]
+                assert await w.store.get("response", id) is not None
+        await reply.stream.aclose()
+
+
+async def test_a_stream_can_be_read_again(tmp_path: Path):
+    """GET with starting_after tells the rest; once it left memory, it is told anew from the store."""
+    async with world(tmp_path, [message("hello there")]) as w:
+        events = await w.stream(background=True)
+        assert types(events)[:3] == ["created", "queued", "in_progress"]
+        assert faults(events) == []
+        id = events[-1]["response"]["id"]
+        rest = await read(await w.call("GET", f"/v1/responses/{id}?stream=true&starting_after=4"))
+        assert rest == events[5:]
+        w.adapter.gateway.runs.forget(id)
+        again = await read(await w.call("GET", f"/v1/responses/{id}?stream=true"))
+        assert faults(again) == []
+        assert again[-1] == {**events[-1], "sequence_number": len(again) - 1}
+
+
+async def test_silence_is_filled_with_comments(tmp_path: Path, autojump_clock: Any):
+    """While the model thinks, a comment alone keeps proxies awake."""
+    async with world(tmp_path, hold := trio.Event(), [message("late")], keep_alive_ms=1000) as w:
+        reply = await w.call("POST", "/v1/responses", {"model": "m", "input": "x", "stream": True})
+        chunks = []
+        async for chunk in reply.stream:
+            chunks.append(chunk)
+            if chunks.count(b": still here\n\n") == 3:
+                hold.set()
+        assert chunks.count(b": still here\n\n") >= 3
+        assert chunks[-1] == b"data: [DONE]\n\n"
+        await reply.stream.aclose()
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_errors_of_the_upstream_are_failures(tmp_path: Path, streamed: bool):
+    """A response that failed upstream fails here, with its code if clients' types know it."""
+    error = {"code": "rate_limit_exceeded", "message": "slow down"}
+    async with world(tmp_path, {"status": "failed", "output": [message("x")], "error": error}) as w:
+        if streamed:
+            last = (await w.stream())[-1]
+            UNION.validate_python(last)
+            response = last["response"]
+        else:
+            response = await w.create()
+        assert response["status"] == "failed"
+        assert response["error"]["code"] == "rate_limit_exceeded"
+        assert response["error"]["type"] == "upstream_failed"
