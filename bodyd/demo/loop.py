@@ -66,12 +66,12 @@ async def run_demo(
 
 async def _judge(end: End, grade: Grade, report: Report) -> End:
     verdict = await grade()
+    report("grader   the task is done" if verdict.success else "grader   the task is not done")
     for reason in verdict.reasons:
         report(f"grader   {printable(reason, 200)}")
     if end is not End.COMPLETED:
         report(f"end      {end.value}")
         return end
-    report("grader   the task is done" if verdict.success else "grader   the task is not done")
     return End.COMPLETED if verdict.success else End.FAILED
 
 
