@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from Xlib import X
 from Xlib.ext import xtest
@@ -29,6 +29,13 @@ from .xinput import Echo, EchoListener
 
 SLICE = 0.005
 """Seconds between two looks at the permit during a pause."""
+
+THAW = 1.0
+"""Seconds that a frozen device may take to show what was sent to it."""
+
+THAW_WHEN_FENCED = 0.1
+
+T = TypeVar("T")
 
 SHIFT_L, SHIFT_R = 0xFFE1, 0xFFE2
 
@@ -82,12 +89,11 @@ def keysyms(atoms: Sequence[Atom]) -> list[int]:
 
 
 class SenderConnection(XConnection):
-    """A connection prepared for sending: no other client's server grab can hold it up."""
+    """A connection prepared for sending."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
         xkb.announce(self)
-        self.display.xtest_grab_control(True)
         self.echo = EchoListener(self)
 
 
@@ -122,6 +128,7 @@ class Sender:
         self._expected: list[Echo] = []
         self._down = [0] * 32  # the key vector as it should be
         self._pointer: tuple[int, int] | None = None
+        self._may_go_on: Callable[[], bool] = lambda: True
 
     def play(
         self, atoms: Sequence[Atom], permit: Permit, stop: threading.Event, *, may_wipe: bool
@@ -131,6 +138,7 @@ class Sender:
         Returns:
             READY: sent, as far as the report says. Anything else: nothing was sent, and why.
         """
+        self._may_go_on = lambda: permit.valid and not stop.is_set()
         try:
             readiness = self._typist.prepare(self._x, keysyms(atoms), may_wipe=may_wipe)
             if readiness is not Readiness.READY:
@@ -270,7 +278,7 @@ class Sender:
     def _acknowledge(self, atom: Atom) -> bool:
         """One round trip; whether the server made every event that was asked for."""
         if isinstance(atom, KeyDown | KeyUp | Char):
-            self._compare_keys(list(self._x.display.query_keymap()))
+            self._compare_keys()
         else:
             self._compare_pointer(moved=isinstance(atom, MoveTo))
         echoes, remapped = self._x.echo.read()
@@ -285,32 +293,56 @@ class Sender:
             self._report.interference = True
         return True
 
-    def _compare_keys(self, vector: list[int]) -> None:
-        if vector == self._down:
-            return
+    def _compare_keys(self) -> None:
+        def read() -> tuple[list[int], bool]:
+            vector = list(self._x.display.query_keymap())
+            return vector, vector == self._down
+
+        vector = self._thawed(read)
         down, wanted = set(codes_down(vector)), set(codes_down(self._down))
         self._report.readback_ok &= wanted <= down
         self._report.interference |= bool(down - wanted)
 
     def _compare_pointer(self, *, moved: bool) -> None:
         """*moved*: just now, by us; a pointer that is elsewhere was then clamped, not taken away."""
-        seen = self._x.root.query_pointer()
-        down = {button for button in range(1, 6) if seen.mask & (X.Button1Mask << (button - 1))}
-        if down != {button for button in self._held.buttons if button <= 5}:
+        held = {button for button in self._held.buttons if button <= 5}
+
+        def read() -> tuple[tuple[tuple[int, int], set[int]], bool]:
+            seen = self._x.root.query_pointer()
+            down = {button for button in range(1, 6) if seen.mask & (X.Button1Mask << (button - 1))}
+            place = (seen.root_x, seen.root_y)
+            return (place, down), down == held and self._pointer in (None, place)
+
+        place, down = self._thawed(read)
+        if down != held:
             self._report.readback_ok = False
-        place = (seen.root_x, seen.root_y)
         if self._pointer is not None and place != self._pointer:
             self._report.readback_ok = False
             self._report.interference |= not moved
             self._pointer = place
 
+    def _thawed(self, read: Callable[[], tuple[T, bool]]) -> T:
+        """Read until it is as it should be, at most THAW seconds.
+
+        A window manager's synchronous grab (click to focus) freezes the devices from a press until
+        it has looked at it: what was sent meanwhile is queued in the server, and shows up then.
+        """
+        end = time.monotonic() + THAW
+        while True:
+            state, as_expected = read()
+            now = time.monotonic()
+            if as_expected or now >= end:
+                return state
+            if not self._may_go_on():
+                end = min(end, now + THAW_WHEN_FENCED)
+            time.sleep(0.002)
+
     def _end(self) -> None:
         """A last look: nothing foreign since the last atom, the pointer still where it was put."""
+        self._x.echo.ignore()
         self._compare_pointer(moved=False)
         echoes, _ = self._x.echo.read()
         self._report.interference |= bool(echoes)
-        self._x.echo.ignore()
-        self._x.display.flush()
 
 
 def codes_down(vector: Sequence[int]) -> list[int]:
