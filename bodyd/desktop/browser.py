@@ -25,7 +25,9 @@ _WRAPPED = {"/usr/bin/chromium": "/usr/lib/chromium/chromium"}
 _OFF_FEATURES = (
     "Translate MediaRouter OptimizationHints OptimizationGuideModelDownloading CertificateTransparency"
     "ComponentUpdater AutofillServerCommunication InterestFeedContentSuggestions DialMediaRouteProvider "
-    "PrivacySandboxSettings4 SideSearch LensOverlay GlobalMediaControls"
+    "PrivacySandboxSettings4 SideSearch LensOverlay GlobalMediaControls "
+    # Renderers kept for what may come, and for the address bar's own list: 50 MB.
+    "SpareRendererForSitePerProcess WebUIOmniboxPopup WebUIOmniboxAimPopup"
 ).split()
 
 

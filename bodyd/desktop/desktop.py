@@ -60,6 +60,7 @@ class Desktop:
         self._endpoint: XEndpoint | None = None
         self._generation = 0
         self._changed = trio.Event()
+        self._started = trio.Event()  # the first apps' sandbox is there: from now on failures are mended
         self._session: Session | None = None
         self._apps: trio.Nursery | None = None
         self._display_scope: trio.CancelScope | None = None
@@ -84,8 +85,8 @@ class Desktop:
         return self._generation
 
     async def wait_generation(self, after: int) -> int:
-        """Wait until the generation is greater than *after*, and its apps' sandbox is there."""
-        while self._generation <= after or self._session is None:
+        """Wait until the generation is greater than *after*, and `x` is its server."""
+        while self._generation <= after or self._endpoint is None:
             await self._changed.wait()
         await trio.lowlevel.checkpoint()
         return self._generation
@@ -157,7 +158,7 @@ class Desktop:
                 try:
                     await self._generation_life()
                 except* (BodydError, OSError) as group:
-                    if self._generation == 0:
+                    if not self._started.is_set():
                         raise
                     log.error("display_lost", error=str(leaf(group)))
             self._x.state, self._x.pid, self._endpoint = "restarting", None, None
@@ -169,25 +170,29 @@ class Desktop:
         number = self._generation + 1
         async with x_server(self._layout, number, self.screen) as server, trio.open_nursery() as nursery:
             nursery.start_soon(server.box.drain)
-            nursery.start_soon(_ended, server, nursery)
-            self._endpoint = server.endpoint
+            nursery.start_soon(_ended, server)
+            if self._prepare is not None:
+                await self._prepare(server.endpoint)
+            self._endpoint, self._generation = server.endpoint, number
             self._x.state, self._x.pid = "running", server.box.init_pid
+            self._announce()
             self._report("the X server is ready")
-            await self._sessions(server, number)
+            await self._sessions(server)
 
-    async def _sessions(self, server: XServer, number: int) -> None:
+    async def _sessions(self, server: XServer) -> None:
         backoff = Backoff()
         while True:
             began = trio.current_time()
             with trio.CancelScope() as self._apps_scope:
                 try:
-                    await self._session_life(server, number)
-                except* (SessionLost, OSError) as group:
+                    await self._session_life(server)
+                except* (BodydError, OSError) as group:
+                    if not self._started.is_set():
+                        raise
                     log.error("apps_lost", error=str(leaf(group)))
             await trio.sleep(backoff.after(trio.current_time() - began))
 
-    async def _session_life(self, server: XServer, number: int) -> None:
-        first = self._generation < number
+    async def _session_life(self, server: XServer) -> None:
         async with (
             open_session(self._config, self._layout, server, machine_id=self._machine_id) as (
                 session,
@@ -203,10 +208,9 @@ class Desktop:
                     "'bodyd doctor' says the fix"
                 )
             self.isolation["landlock_abi"] = session.facts.get("landlock")
-            if first and self._prepare is not None:
-                await self._prepare(server.endpoint)
             try:
-                self._session, self._apps, self._generation = session, nursery, number
+                self._session, self._apps = session, nursery
+                self._started.set()
                 self._announce()
                 nursery.start_soon(_serve, session)
                 await self._programs(session)
@@ -278,7 +282,7 @@ async def open_desktop(
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(desktop._run)
-                await desktop.wait_generation(0)
+                await desktop._started.wait()
                 report("the apps are starting")
                 yield desktop
                 nursery.cancel_scope.cancel(reason="the desktop is closed")
@@ -311,7 +315,7 @@ async def _serve(session: Session) -> None:
     raise SessionLost("the apps' sandbox has ended")
 
 
-async def _ended(server: XServer, nursery: trio.Nursery) -> None:
+async def _ended(server: XServer) -> None:
     status = await server.box.wait()
     raise DisplayUnavailable(f"the X server ended with status {status}: {server.box.tail()[-500:]}")
 

@@ -13,11 +13,13 @@ import os
 import secrets
 import signal
 import socket
+import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import structlog
 import trio
 
 from bodyd.config import Config
@@ -33,9 +35,13 @@ from .xauth import authority
 from .xserver import XServer
 
 READY_S = 15.0
+NOT_STARTED = 127  # as a shell says it
 _XAUTH = f"{OURS}/xauth"
 _PYTHON = "/usr/bin/python3"
 _INSIDE = ("netinit.py", "agent.py")
+
+
+log = structlog.get_logger("bodyd.desktop")
 
 
 class SessionLost(DisplayUnavailable):
@@ -76,13 +82,13 @@ class Session:
         env: Mapping[str, str] | None = None,
         unlink: Sequence[str] = (),
     ) -> int:
-        """Start a program under *name* and wait for its end; returns its exit status.
+        """Start a program under *name* and wait for its end; returns its exit status, or NOT_STARTED.
 
         Args:
             env: Added to the sandbox's own.
             unlink: Paths inside that are removed first: locks of an earlier life of the same program.
         Raises:
-            SessionLost: the sandbox ended, or the program could not be started.
+            SessionLost: the sandbox ended.
         Cancellation: the program goes on; only the wait ends.
         """
         send, events = trio.open_memory_channel[dict[str, Any]](4)
@@ -95,7 +101,8 @@ class Session:
                 if event["event"] == "exited":
                     return int(event["status"])
                 if event["event"] == "failed":
-                    raise SessionLost(f"{name} could not be started: {str(event['error'])[:200]}")
+                    log.error("program_not_started", program=name, error=str(event["error"])[:200])
+                    return NOT_STARTED
             raise SessionLost(f"{name} ended with its sandbox")
         finally:
             self._waiting.pop(name, None)
@@ -192,16 +199,18 @@ async def receive_network(control: trio.socket.SocketType) -> tuple[dict[str, An
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-    sockets = [socket.socket(fileno=fd) for fd in fds]
     try:
         facts = _decode(data)
-        if len(sockets) != 1 or not _listens(sockets[0]):
+        if len(fds) != 1 or not stat.S_ISSOCK(os.fstat(fds[0]).st_mode):
             raise SessionLost("the sandbox did not hand out its socket")
-    except SessionLost:
-        for sock in sockets:
-            sock.close()
-        raise
-    return facts, sockets[0]
+        listener = socket.socket(fileno=os.dup(fds[0]))
+    finally:
+        for fd in fds:
+            os.close(fd)
+    if not _listens(listener):
+        listener.close()
+        raise SessionLost("the sandbox handed out a socket that does not listen")
+    return facts, listener
 
 
 async def _hello(session: Session) -> socket.socket:
