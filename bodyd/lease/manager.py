@@ -5,7 +5,8 @@ proofs. A step is synchronous: memory changes and permits die in the tick of the
 the record and proving the body quiet then go side by side, in the manager's own tasks, so that
 neither a requester who goes away nor a slow disk keeps a body from being fenced and let go. What
 waits for the disk is a grant: no token is handed out, and none already out is admitted, before the
-record of it is durable.
+record of it is durable. (Long, because each call of BodyPort that concerns the lease is here, with
+its contract; what they share is one private step.)
 """
 
 from __future__ import annotations
