@@ -7,6 +7,7 @@ passes descriptors: libxcb's xcb_send_fd is reached through ctypes, on the same 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
@@ -172,9 +173,10 @@ class _Memory:
             os.close(fd)
 
     def close(self) -> None:
-        """Unmap; the server's mapping ends with `Detach` or the connection."""
+        """Unmap, at the latest when the last view of it is gone; the server's mapping is its own."""
         self.pixels = np.empty(0, np.uint8)
-        self._map.close()
+        with contextlib.suppress(BufferError):
+            self._map.close()
 
 
 class Album:

@@ -119,6 +119,7 @@ class XConnection:
         self.screen = self.display.screen()
         self.root = self.screen.root
         self._opcodes: dict[str, int] = {}
+        self.display.xtest_grab_control(True)  # an app that grabs the server does not stop this client
 
     def close(self) -> None:
         """Hang up. The server frees what this client owned."""

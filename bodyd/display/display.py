@@ -43,6 +43,7 @@ IDLE_SECONDS = 2.0
 TAKEN_SECONDS = 1.0
 """How long a pasted text is offered before the clipboard is restored all the same."""
 
+_MANAGER_SECONDS, _MANAGER_LOOKS = 1.0, 50
 _CALM = 0.05  # without another taker, after the first
 _CLOSING = 3.0
 _WIPE_QUIET, _WIPE_CAP = 0.2, 3.0
@@ -262,6 +263,24 @@ class Display:
         """
         await self._reader.run(lambda x: resize.resize(x, size))
         await self._watch.look()
+
+    async def window_manager_answers(self) -> bool:
+        """Whether a window manager runs and handles events; a hung one is given a second.
+
+        Raises:
+            DisplayUnavailable.
+        """
+        probe = await self._reader.run(windows.ManagerProbe)
+        try:
+            await self._reader.run(lambda x: probe.ask())
+            for _ in range(_MANAGER_LOOKS):
+                if await self._reader.run(lambda x: probe.answered()):
+                    return True
+                await trio.sleep(_MANAGER_SECONDS / _MANAGER_LOOKS)
+            return False
+        finally:
+            with trio.move_on_after(PATIENCE, shield=True):
+                await self._reader.run(lambda x: probe.close())
 
     async def read_clipboard(self) -> str:
         """The clipboard's text; "" if it has none.

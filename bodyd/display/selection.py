@@ -200,9 +200,13 @@ class SelectionConnection(XConnection):
 
     def pump(self) -> list[Happening]:
         """Handle every event that has arrived; what came of it, in order."""
-        for happened in pending(self):
-            self._handle(happened)
-        self.display.flush()
+        queue: XObject = self.core
+        while True:
+            for happened in pending(self):
+                self._handle(happened)
+            self.display.flush()
+            if not queue.event_queue:  # flushing reads, too: the descriptor would not tell of those
+                break
         told = list(self._happened)
         self._happened.clear()
         return told

@@ -165,6 +165,33 @@ def close(x: XConnection, window: int) -> None:
     _ask_manager(x, window, "_NET_CLOSE_WINDOW", (X.CurrentTime, _PAGER, 0, 0, 0))
 
 
+class ManagerProbe:
+    """A question that only a window manager whose event loop runs answers (EWMH, frame extents)."""
+
+    def __init__(self, x: XConnection) -> None:
+        self._x = x
+        self._extents = x.atom("_NET_FRAME_EXTENTS")
+        self._window = x.root.create_window(-1, -1, 1, 1, 0, X.CopyFromParent)
+
+    def ask(self) -> None:
+        self._x.root.send_event(
+            event.ClientMessage(
+                window=self._window,
+                client_type=self._x.atom("_NET_REQUEST_FRAME_EXTENTS"),
+                data=(32, [0] * 5),
+            ),
+            event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask,
+        )
+        self._x.display.flush()
+
+    def answered(self) -> bool:
+        return self._window.get_property(self._extents, X.AnyPropertyType, 0, 4) is not None
+
+    def close(self) -> None:
+        self._window.destroy()
+        self._x.display.flush()
+
+
 def focused_app(x: XConnection) -> str:
     """The WM_CLASS of the active window, lower-cased; "" if none has the focus."""
     _, active, _ = _root_facts(x)

@@ -10,6 +10,7 @@ from typing import Any
 
 import xcffib
 import xcffib.xproto
+import xcffib.xtest
 
 from .connection import COOKIE_NAME, Wire
 
@@ -51,6 +52,7 @@ class XcbConnection:
         self.xcb: Any = _Client(wire)
         self.core: Any = self.xcb.core
         self.screen: Any = self.xcb.setup.roots[0]
+        self.xcb(xcffib.xtest.key).GrabControl(True)  # as in connection.py
         try:
             self.ready()
         except BaseException:

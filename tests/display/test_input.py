@@ -270,13 +270,18 @@ async def test_a_pause_is_no_unit(display: Display, recorder: Recorder, permit: 
     assert (report.sent, report.of) == (1, 1)
 
 
-async def test_input_reaches_a_grabbed_server(server: XServer, display: Display, permit: AnyTime) -> None:
-    """An app that grabs the server can't hold up input."""
+async def test_a_grabbed_server_stops_nothing(server: XServer, display: Display, permit: AnyTime) -> None:
+    """An app that grabs the server can hold up neither input nor eyes."""
     other = server.connect()
     await display.send([MoveTo(1, 1)], permit)
+    await display.windows()
+    await display.capture()
     other.display.grab_server()
     other.display.sync()
     report = await display.send([MoveTo(5, 6)], permit)
     assert (report.sent, report.failure) == (1, None)
+    await display.windows()
+    await display.capture()
     other.display.ungrab_server()
+    other.display.sync()
     other.close()

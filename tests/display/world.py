@@ -5,6 +5,7 @@ The server's socket lies in a directory of the test: a mount namespace puts it w
 
 from __future__ import annotations
 
+import inspect
 import os
 import select
 import signal
@@ -12,9 +13,10 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -22,7 +24,9 @@ from bodyd.contract.inventory import Window
 from bodyd.contract.ports import XEndpoint
 from bodyd.display.connection import XConnection, connect
 from bodyd.display.display import Display
+from bodyd.display.windows import ManagerProbe
 
+T = TypeVar("T")
 APPS = Path(__file__).parent / "apps"
 SYSTEM_PYTHON = "/usr/bin/python3"
 _ENTER = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
@@ -138,32 +142,37 @@ def start_window_manager(server: XServer) -> None:
     server.run("openbox", "--sm-disable")
     x = server.connect()
     try:
-        check = x.atom("_NET_SUPPORTING_WM_CHECK")
+        probe = ManagerProbe(x)
         end = time.monotonic() + 30
-        while x.root.get_full_property(check, 0) is None:
+        while not probe.answered():  # what is asked before its event loop runs is lost
             assert time.monotonic() < end, "openbox does not start"
-            time.sleep(0.01)
+            probe.ask()
+            time.sleep(0.02)
+        probe.close()
     finally:
         x.close()
 
 
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    """Poll for something that nothing can notify of."""
+async def until(look: Callable[[], T | Awaitable[T]], seconds: float = 20) -> T:
+    """Look again and again until there is something, for what nothing can notify of."""
     with trio.fail_after(seconds):
         while True:
-            if condition():
-                return
+            found = look()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return found
             await trio.sleep(0.01)
 
 
 async def window_titled(display: Display, title: str, *, active: bool = True) -> Window:
     """The window whose title contains *title*, once it is there (and active)."""
-    with trio.fail_after(60):
-        while True:
-            for window in await display.windows():
-                if title in window.title and (window.active or not active):
-                    return window
-            await trio.sleep(0.02)
+
+    async def look() -> Window | None:
+        windows = await display.windows()
+        return next((w for w in windows if title in w.title and (w.active or not active)), None)
+
+    return await until(look)
 
 
 def python(*arguments: str) -> list[str]:
