@@ -32,7 +32,8 @@ class Sight:
     Attributes:
         show, hide: The words of the button that opens or closes the panel.
         heading: The open panel's heading.
-        field: The search box, while its placeholder or its label can be seen.
+        field: The search box, while its placeholder or its label can be seen: the one in the
+            button's row, for a browser's address bar may ask to search, too.
         typed: Every box in which the word that was looked for stands.
     """
 
@@ -55,13 +56,14 @@ def look(png: bytes, *, word: str) -> Sight:
     if show and hide:  # one is a misreading of something else: the likelier stays
         show, hide = (show, None) if show[0] >= hide[0] else (None, hide)
     heading = max((w for w in words if w.text == "Filters"), key=lambda w: w.score, default=None)
+    button = show or hide
     fields = [box for w in words if w.text == "Search" if (box := field_of(gray, w)) is not None]
     boxes = [box for w in words if w.text == word if (box := enclosing(gray, w.box)) is not None]
     return Sight(
         show=show[1] if show else None,
         hide=hide[1] if hide else None,
         heading=heading.box if heading else None,
-        field=max(fields, key=lambda box: box.width, default=None),
+        field=_beside(button[1], fields) if button else None,
         typed=tuple(boxes),
     )
 
@@ -69,6 +71,16 @@ def look(png: bytes, *, word: str) -> Sight:
 def _button(words: Sequence[Word], verb: str) -> tuple[float, Box] | None:
     pairs = [(min(a.score, b.score), _around(a.box, b.box)) for a, b in phrase(words, verb, "filters")]
     return max(pairs, default=None)
+
+
+def _beside(button: Box, fields: Sequence[Box]) -> Box | None:
+    """The field nearest to the button's row, if it is near at all."""
+
+    def away(box: Box) -> int:
+        return abs(box.centre[1] - button.centre[1])
+
+    near = [box for box in fields if away(box) <= 3 * button.height]
+    return min(near, key=away, default=None)
 
 
 def _around(a: Box, b: Box) -> Box:

@@ -77,6 +77,17 @@ async def test_the_typed_word_is_read_in_its_box(tmp_path: Path, text: str, read
             assert any(box.contains(*place) for box in sight.typed) is read, seed
 
 
+@pytest.mark.parametrize("shop_field", [(300, 70, 560, 106), None])
+def test_an_address_bar_is_no_search_box(shop_field: tuple[int, int, int, int] | None) -> None:
+    """It may ask to search, too; the box that is meant stands in the button's row, or is not there."""
+    sheet = Sheet().box((90, 6, 620, 40), radius=17).write("Search Example or type a URL", (120, 14), em=14)
+    sheet.box((20, 70, 160, 106)).write("Hide filters", (36, 78))
+    if shop_field is not None:
+        sheet.box(shop_field).write("Search", (312, 78), fill="#777")
+    field = look(sheet.png, word="penguin").field
+    assert field == (None if shop_field is None else Box(301, 71, 560, 106))
+
+
 def test_a_picture_without_the_page_shows_nothing() -> None:
     """A blank screen, and one with other words."""
     nothing = Sight(show=None, hide=None, heading=None, field=None, typed=())
