@@ -271,8 +271,10 @@ class TestRecovery:
             nursery.start_soon(recover)
             nursery.start_soon(recover)
             await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(recover)
+            await trio.testing.wait_all_tasks_blocked()
             bench.prover.open.set()
-            await eventually(lambda: len(views) == 2)
+            await eventually(lambda: len(views) == 3)
             assert bench.prover.proofs == 1
 
     async def test_recovery_waits_for_a_proof_under_way(self, autojump_clock):

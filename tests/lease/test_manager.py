@@ -19,6 +19,7 @@ from bodyd.errors import (
     LeaseRequired,
     PersonDriving,
     QueueFull,
+    RecoveryRequired,
     StaleEpoch,
     StaleLease,
     Unavailable,
@@ -134,6 +135,21 @@ class TestAcquire:
             assert isinstance(errors[0], BodyStopped)
             bench.store.open.set()
             await eventually(lambda: bench.state == "stopped")
+
+    async def test_in_doubt_before_the_grant_is_durable(self, autojump_clock):
+        """Recovery comes first, and nobody has a token that recovery would void."""
+        async with running(Bench()) as bench, trio.open_nursery() as nursery:
+            bench.store.hold()
+            errors = []
+            nursery.start_soon(refusal, bench, errors, "conv-a", 0)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(bench.leases.delivery_uncertain, "late news")
+            await eventually(lambda: bool(errors))
+            assert isinstance(errors[0], RecoveryRequired)
+            assert bench.leases.view().claim is None
+            bench.store.open.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert bench.store.history[-1]["status"] == "recovery_required"
 
 
 class TestAdmission:
