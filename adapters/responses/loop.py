@@ -145,8 +145,6 @@ class Loop:
                 async for event in events:
                     for told in found.feed(event):
                         self.log.add(told)
-                    if found.status is not None:
-                        break
                     await self.log.room()
         if found.status is None:
             raise UpstreamFailed("the model's server ended its answer without saying how it ended")

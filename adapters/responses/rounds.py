@@ -92,6 +92,8 @@ class Round:
     def feed(self, event: Mapping[str, Any]) -> list[Json]:
         """The public events that *event* comes to."""
         kind = event.get("type")
+        if self.status is not None:
+            return []
         if kind == "response.output_item.added":
             return self._added(event["output_index"], event["item"])
         if kind == "response.output_item.done":

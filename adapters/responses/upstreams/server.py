@@ -196,13 +196,22 @@ class _Objects:
 
     async def __anext__(self) -> Json:
         while not self._waiting:
-            if self._ended or self._parser.done:
+            if self._parser.done and not self._ended:
+                await self._drain()
+            if self._ended:
                 raise StopAsyncIteration
             with _translated():
                 chunk = await anext(self._bytes, None)
             self._ended = chunk is None
             self._waiting += self._parser.finish() if chunk is None else self._parser.feed(chunk)
         return self._waiting.popleft()
+
+    async def _drain(self) -> None:
+        """Read to the end of an answer that is over, so that its connection can be used again."""
+        self._ended = True
+        with trio.move_on_after(CLOSE_SECONDS), _translated():
+            while await anext(self._bytes, None) is not None:
+                pass
 
     async def aclose(self) -> None:
         with trio.move_on_after(CLOSE_SECONDS, shield=True):
