@@ -14,6 +14,7 @@ import trio
 
 Json = dict[str, Any]
 
+AT_ONCE = 64
 LAG = 4096
 """Events that a reader may be behind before the response waits for it."""
 
@@ -74,16 +75,17 @@ class Reader:
         self._log = log
         self.at = at
 
-    async def next(self) -> Json | None:
-        """The next event; None at the end.
+    async def next(self) -> list[Json]:
+        """The events that are there, at least one; none at the end.
 
         Cancellation:
             Nothing is lost: the next call returns what this one would have.
         """
         while self.at >= len(self._log.events):
             if self._log.closed:
-                return None
+                return []
             await self._log.changed()
-        self.at += 1
+        found = self._log.events[self.at : self.at + AT_ONCE]
+        self.at += len(found)
         self._log.was_read()
-        return self._log.events[self.at - 1]
+        return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
+
+from pydantic_core import from_json
 
 from bodyd.contract.adapters import HttpRequest
 from bodyd.contract.gateway import GatewaySettings
@@ -68,15 +69,8 @@ def read_json(raw: bytes) -> Json:
         InvalidRequest: it is none.
     """
     try:
-        text = raw.decode("utf-8")
-        value = json.loads(text, parse_constant=_no_constant) if text else {}
-        if "\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeError:
-        raise InvalidRequest("the body is not UTF-8, or has a lone surrogate") from None
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deep") from None
-    except ValueError as exc:
+        value = from_json(raw, allow_inf_nan=False) if raw else {}
+    except ValueError as exc:  # not UTF-8, a lone surrogate, nested too deep: all of it
         raise InvalidRequest(f"the body is not JSON: {exc}") from None
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
@@ -197,7 +191,3 @@ def _check_choice(choice: object, tools: Registry) -> None:
         raise InvalidRequest(
             "tool_choice names a tool that the request does not declare", param="tool_choice"
         )
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
+
+from pydantic_core import to_json
 
 from bodyd.contract.adapters import HttpReply, HttpRequest, Route
 from bodyd.contract.lease import Scope
@@ -98,4 +99,4 @@ def _json(value: Json, started: Started | None = None) -> HttpReply:
 
 
 def _dump(value: Json) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return to_json(value)

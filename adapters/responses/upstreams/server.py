@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx2
 import trio
+from pydantic_core import to_json
 
 from bodyd.contract.gateway import UpstreamSettings
 from bodyd.errors import BodydError, ConfigError, UpstreamFailed, UpstreamRefused, UpstreamUnavailable
@@ -143,7 +144,7 @@ class Server:
     @asynccontextmanager
     async def _answer(self, body: Json) -> AsyncIterator[httpx2.Response]:
         """An answer that has begun, and is good; tried again only where none had begun."""
-        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        content = to_json(body, inf_nan_mode="null")
         path = "chat/completions" if self._chat else "responses"
         response = await self._begun(path, content)
         try:

@@ -243,8 +243,9 @@ async def test_it_is_stored_before_its_end_is_told(tmp_path: Path):
     async with world(tmp_path, [message("hello")]) as w:
         reply = await w.call("POST", "/v1/responses", {"model": "m", "input": "x", "stream": True})
         async for chunk in reply.stream:
-            if chunk.startswith(b"event: response.completed"):
-                id = json.loads(chunk.split(b"data: ")[1])["response"]["id"]
+            if b"event: response.completed" in chunk:
+                last = chunk.split(b"event: response.completed\ndata: ")[1]
+                id = json.loads(last.split(b"\n")[0])["response"]["id"]
                 assert await w.store.get("response", id) is not None
         await reply.stream.aclose()
 
