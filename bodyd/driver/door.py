@@ -41,6 +41,7 @@ from .pixels import same_neighbourhood
 from .screens import Screens
 
 FINISH_SECONDS = 5.0
+MIN_RENEWAL_SECONDS, MAX_RENEWAL_SECONDS = 0.02, 5.0
 
 
 @dataclass(slots=True)
@@ -155,6 +156,7 @@ class Door:
                 turn.permit.lease = turn.admission.permit
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._pass_on_interruption, turn)
+                    nursery.start_soon(_keep_renewed, turn.admission)
                     try:
                         turn.receipt = await self._pass(turn)
                     except BodydError as exc:
@@ -321,6 +323,14 @@ class Door:
     def _tell(self, kind: str, turn: _Turn, **data: object) -> None:
         facts = {"request_id": turn.request.request_id, "epoch": turn.request.epoch, **data}
         self._announce(Event(type=kind, at=self._clock.wall_ms(), data=facts))
+
+
+async def _keep_renewed(admission: Admission) -> None:
+    """Use renews: a batch that runs for longer than the ttl is in use all the while."""
+    ttl = (admission.claim.expires_at - admission.claim.heartbeat_at) / 1000
+    while True:
+        admission.touch()
+        await trio.sleep(max(MIN_RENEWAL_SECONDS, min(MAX_RENEWAL_SECONDS, ttl / 3)))
 
 
 def _refuse_unreadable(request: a.InputRequest) -> None:
