@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from .fields import enclosing, field_of
-from .ink import Box, Gray, fragments
+from .ink import Box, Gray, fragments, without_carets
 from .words import Word, find, phrase
 
 MAX_PIXELS = 8192 * 8192
@@ -51,7 +51,8 @@ def look(png: bytes, *, word: str) -> Sight:
         Unreadable: not a PNG, or larger than any screen.
     """
     gray = _gray(png)
-    words = find(gray, fragments(gray), (*_WORDS, word))
+    clean = without_carets(gray)
+    words = find(clean, fragments(clean), (*_WORDS, word))
     show, hide = _button(words, "Show"), _button(words, "Hide")
     if show and hide:  # one is a misreading of something else: the likelier stays
         show, hide = (show, None) if show[0] >= hide[0] else (None, hide)

@@ -1,8 +1,8 @@
 """From pixels to fragments of text: the first half of reading a screenshot.
 
 Pure, numpy only. Text is found by local contrast, so that neither colours nor polarity matter:
-pixels where the brightness steps are marked, what can't be a letter's stroke (long borders, carets)
-is dropped, and what still hangs together is a fragment: a letter, or a few that touch.
+pixels where the brightness steps are marked, what can't be a letter's stroke (long borders) is dropped,
+and what still hangs together is a fragment: a letter, or a few that touch.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Ints = npt.NDArray[np.int64]
 STEP = 16  # brightness (0-255) between neighbours that counts as an edge
 LONGEST_ACROSS = 90  # pixels; a longer level edge belongs to a box: those of `filters` at 24 px nearly join
 LONGEST_DOWN = 34  # pixels; a longer upright edge is no letter's stem
-CARET = 15  # pixels; a line one pixel wide and at least so tall is a caret: such thin type is smaller
+CARETS = (15, 48)  # pixels; height of a caret: upright strokes one pixel wide are of smaller type
 CARET_CONTRAST = 24
+SAME = 8  # brightness by which pixels of one colour may differ
 HEIGHTS = (5, 64)  # of a fragment, in pixels
 WIDEST = 400  # pixels
 
@@ -54,13 +55,39 @@ def fragments(gray: Gray) -> list[Box]:
     edges = edge_mask(gray)
     edges &= ~_long_runs(edges, LONGEST_ACROSS)
     edges &= ~_long_runs(edges.T, LONGEST_DOWN).T
-    edges &= ~_carets(gray)
     found = [
         box
         for box in components(_spread(edges))
         if HEIGHTS[0] <= box.height <= HEIGHTS[1] and box.width <= WIDEST
     ]
     return sorted(found)
+
+
+def without_carets(gray: Gray) -> Gray:
+    """*gray* with text carets painted over: they stand so close to a last letter that they change it.
+
+    A caret is one crisp column. Beside its ends both neighbours are ground; beside its middle one may
+    be the letter that it touches. A box's thin upright outline can look like that, too.
+    """
+    clean = gray.copy()
+    for side in (1, -1):
+        columns, tops, bottoms = _runs(_one_sided(gray, side).T)
+        tall = (bottoms - tops >= CARETS[0] - 1) & (bottoms - tops <= CARETS[1])
+        for x, top, bottom in zip(columns[tall] + 1, tops[tall], bottoms[tall] + 1, strict=True):
+            ends = gray[[top, top + 1, bottom - 2, bottom - 1], x - 1 : x + 2]
+            if (np.abs(ends[:, 0] - ends[:, 2]) <= SAME).all():
+                clean[top:bottom, x] = gray[top, x + 1]
+    return clean
+
+
+def _one_sided(gray: Gray, side: int) -> Mask:
+    """Pixels (of all but the outer columns) with ground on one side and their own colour below them."""
+    middle = gray[:, 1:-1]
+    ground = gray[:, 2:] if side > 0 else gray[:, :-2]
+    sharp: Mask = np.abs(middle - ground) >= CARET_CONTRAST
+    mask: Mask = np.zeros(sharp.shape, dtype=np.bool_)
+    mask[:-1] = sharp[:-1] & sharp[1:] & (np.abs(np.diff(middle, axis=0)) <= SAME)
+    return mask
 
 
 def edge_mask(gray: Gray) -> Mask:
@@ -83,18 +110,6 @@ def _long_runs(mask: Mask, longest: int) -> Mask:
     marks[rows[keep], starts[keep]] = 1
     marks[rows[keep], ends[keep]] = -1
     return np.cumsum(marks, axis=1, dtype=np.int8)[:, :-1].astype(np.bool_)
-
-
-def _carets(gray: Gray) -> Mask:
-    """Crisp vertical lines one pixel wide, with the pixels beside them."""
-    left, middle, right = gray[:, :-2], gray[:, 1:-1], gray[:, 2:]
-    thin = (np.abs(left - right) <= 8) & (np.abs(middle - left) >= CARET_CONTRAST)
-    tall = _long_runs(thin.T, CARET - 1).T
-    mask = np.zeros(gray.shape, dtype=np.bool_)
-    mask[:, :-2] |= tall
-    mask[:, 1:-1] |= tall
-    mask[:, 2:] |= tall
-    return mask
 
 
 def _spread(mask: Mask) -> Mask:

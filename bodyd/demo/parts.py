@@ -36,6 +36,8 @@ class RunningSite(Protocol):
 
     def verdict(self) -> Verdict: ...
 
+    def reset(self, *, seed: int | None, panel_open: bool | None) -> None: ...
+
     async def until_shown(self) -> None: ...
 
     async def until_success(self) -> None: ...
@@ -117,8 +119,12 @@ class Site:
                 )
                 task_status.started()
 
+    def reset(self, *, seed: int, panel_open: bool) -> None:
+        """Begin a new run; a page that is open must be loaded anew to be of it."""
+        self._site().reset(seed=seed, panel_open=panel_open)
+
     async def until_shown(self) -> None:
-        """Return once a page has been painted; the caller bounds the wait."""
+        """Return once a page of this run has been painted; the caller bounds the wait."""
         await self._site().until_shown()
 
     async def grade(self) -> Verdict:

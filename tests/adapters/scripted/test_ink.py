@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bodyd_adapters.scripted.ink import Box, components, fragments
+from bodyd_adapters.scripted.ink import Box, components, fragments, without_carets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,10 +60,20 @@ def test_an_outline_does_not_swallow_its_text() -> None:
     assert set(bare) <= set(boxed)
 
 
-def test_a_caret_is_no_letter() -> None:
-    """A caret right after the last letter neither joins it nor stands as a fragment of its own."""
-    sheet = Sheet().write("pen", (40, 60), em=16)
-    bare = fragments(sheet.gray)
-    edge = max(box.right for box in bare)
-    sheet.box((edge, 58, edge, 77), outline="black")
-    assert fragments(sheet.gray) == bare
+@pytest.mark.parametrize("gap", [0, 1, 2])
+@pytest.mark.parametrize("em", [14, 18, 24])
+def test_a_caret_is_painted_over(em: int, gap: int) -> None:
+    """Behind the last letter, or touching it: what is left is the letters, but for a faint rim."""
+    sheet = Sheet().write("pen", (40, 60), em=em)
+    bare = sheet.gray
+    edge = int(np.flatnonzero((bare < 200).any(axis=0))[-1])
+    sheet.box((edge + 1 + gap, 60, edge + 1 + gap, 59 + round(1.17 * em)), outline="black")
+    assert np.abs(sheet.gray - bare).max() == 255
+    assert np.abs(without_carets(sheet.gray) - bare).max() <= 55
+
+
+@pytest.mark.parametrize("em", [12, 14, 16, 18, 22, 26])
+def test_letters_are_left_alone(em: int) -> None:
+    """No stem is taken for a caret, at any size of type."""
+    gray = Sheet().write("Illdhbpqg||", (40, 60), em=em).write("filters", (40, 120), em=em, bold=True).gray
+    assert (without_carets(gray)[:, :200] == gray[:, :200]).mean() > 0.999
