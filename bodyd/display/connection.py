@@ -119,6 +119,7 @@ class XConnection:
         self.screen = self.display.screen()
         self.root = self.screen.root
         self._opcodes: dict[str, int] = {}
+        self._first_events: dict[str, int] = {}
         self.display.xtest_grab_control(True)  # an app that grabs the server does not stop this client
 
     def close(self) -> None:
@@ -136,7 +137,12 @@ class XConnection:
             if found is None:
                 raise DisplayUnavailable(f"the X server lacks the extension {extension}")
             self._opcodes[extension] = int(found.major_opcode)
+            self._first_events[extension] = int(found.first_event)
         return self._opcodes[extension]
+
+    def first_event(self, extension: str) -> int:
+        """The type of the first of its events; its opcode was asked for before."""
+        return self._first_events[extension]
 
     def atom(self, name: str) -> int:
         return int(self.core.get_atom(name))

@@ -28,12 +28,13 @@ from .capture import Album, Camera, Capture
 from .clipboard import CLIPBOARD, PRIMARY, Clipboard
 from .connection import PATIENCE, Wire, XConnection
 from .damage import Mark, Settled
-from .input import Held, Sender, SenderConnection, SendReport, untypable
+from .input import Held, Sender, SendReport, untypable
 from .lane import Lane
 from .quiescence import Quiescence
 from .typist import Readiness, Typist
 from .watch import Watch
-from .windows import Under
+from .windows import Question, Under
+from .xinput import SenderConnection
 
 __all__ = ["Capture", "Display", "Mark", "Quiescence", "SendReport", "Settled", "Under", "open_display"]
 
@@ -43,7 +44,9 @@ IDLE_SECONDS = 2.0
 TAKEN_SECONDS = 1.0
 """How long a pasted text is offered before the clipboard is restored all the same."""
 
-_MANAGER_SECONDS, _MANAGER_LOOKS = 1.0, 50
+_LOOK_SECONDS = 0.02  # between two looks for an answer that no event announces here
+_MANAGER_LOOKS = 50
+_APP_LOOKS = 250
 _CALM = 0.05  # without another taker, after the first
 _CLOSING = 3.0
 _WIPE_QUIET, _WIPE_CAP = 0.2, 3.0
@@ -100,6 +103,16 @@ class Display:
         self._typed = trio.Event()
         self._restore_at = 0.0
         self._idle = trio.CancelScope()
+
+    @property
+    def keymap_changes(self) -> int:
+        """How many changes of the server's keymap texts have cost."""
+        return self._typist.changes
+
+    @property
+    def keymap_restores(self) -> int:
+        """How often the keymap was put back as it was found."""
+        return self._typist.restores
 
     async def start(self) -> None:
         await self._watch.look()
@@ -271,16 +284,8 @@ class Display:
             DisplayUnavailable.
         """
         probe = await self._reader.run(windows.ManagerProbe)
-        try:
-            await self._reader.run(lambda x: probe.ask())
-            for _ in range(_MANAGER_LOOKS):
-                if await self._reader.run(lambda x: probe.answered()):
-                    return True
-                await trio.sleep(_MANAGER_SECONDS / _MANAGER_LOOKS)
-            return False
-        finally:
-            with trio.move_on_after(PATIENCE, shield=True):
-                await self._reader.run(lambda x: probe.close())
+        await self._reader.run(lambda x: probe.ask())
+        return await self._answered(probe, _MANAGER_LOOKS)
 
     async def read_clipboard(self) -> str:
         """The clipboard's text; "" if it has none.
@@ -336,10 +341,29 @@ class Display:
                 self._idle.deadline = self._restore_at = trio.current_time() + IDLE_SECONDS
                 self._typed.set()
         if readiness is Readiness.FULL:
-            mark = self.activity()
-            await self.settle(mark, quiet=_WIPE_QUIET, cap=_WIPE_CAP)
+            await self._all_keys_read()
             return await self._play(atoms, permit, report, note, may_wipe=True)
         return readiness
+
+    async def _all_keys_read(self) -> None:
+        """Wait until the active app has read its key presses: spare keys may then change their meaning.
+
+        Proved by the app's answer to a ping where it gives one; else assumed once the screen is quiet.
+        """
+        ping = await self._reader.run(windows.Ping)
+        if not await self._answered(ping, _APP_LOOKS if ping.expected else 0):
+            await self.settle(self.activity(), quiet=_WIPE_QUIET, cap=_WIPE_CAP)
+
+    async def _answered(self, asked: Question, looks: int) -> bool:
+        try:
+            for _ in range(looks):
+                if await self._reader.run(lambda x: asked.answered()):
+                    return True
+                await trio.sleep(_LOOK_SECONDS)
+            return False
+        finally:
+            with trio.move_on_after(PATIENCE, shield=True):
+                await self._reader.run(lambda x: asked.close())
 
     async def _play_in_runs(
         self, atoms: Sequence[Atom], permit: Permit, report: SendReport, note: Callable[[int], None] | None
@@ -405,7 +429,9 @@ class Display:
                 await trio.sleep_forever()
             self._typed = trio.Event()
             try:
-                await self._sender.run(self._typist.restore)
+                await self._all_keys_read()
+                if not self._typed.is_set():  # nobody has typed meanwhile
+                    await self._sender.run(self._typist.restore)
             except DisplayUnavailable:
                 continue  # a lost connection; the next text reads the map anew
 

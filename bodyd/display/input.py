@@ -22,16 +22,16 @@ from bodyd.contract.keys import character_keysym
 from bodyd.contract.ports import Permit
 
 from . import xkb
-from .connection import LOST, Wire, XConnection
+from .connection import LOST
 from .keymap import Stroke
 from .typist import Readiness, Typist
-from .xinput import Echo, EchoListener
+from .xinput import Echo, SenderConnection
 
 SLICE = 0.005
 """Seconds between two looks at the permit during a pause."""
 
 THAW = 1.0
-"""Seconds that a frozen device may take to show what was sent to it."""
+"""Seconds that frozen devices may take, in one send, to show what was sent to them."""
 
 THAW_WHEN_FENCED = 0.1
 
@@ -88,15 +88,6 @@ def keysyms(atoms: Sequence[Atom]) -> list[int]:
     return wanted
 
 
-class SenderConnection(XConnection):
-    """A connection prepared for sending."""
-
-    def __init__(self, wire: Wire) -> None:
-        super().__init__(wire)
-        xkb.announce(self)
-        self.echo = EchoListener(self)
-
-
 @dataclass(slots=True)
 class Held:
     """What this daemon holds down: keysym → its stroke, and buttons. Outlives a connection."""
@@ -128,6 +119,7 @@ class Sender:
         self._expected: list[Echo] = []
         self._down = [0] * 32  # the key vector as it should be
         self._pointer: tuple[int, int] | None = None
+        self._thaw_left = THAW
         self._may_go_on: Callable[[], bool] = lambda: True
 
     def play(
@@ -189,7 +181,7 @@ class Sender:
 
     def _remapped(self, rest: Sequence[Atom]) -> bool:
         """If someone changed the keymap, bind again what the rest needs."""
-        if not self._typist.stale:
+        if not self._typist.recheck(self._x):
             return True
         self._report.interference = True
         if self._typist.prepare(self._x, keysyms(rest[1:])) is Readiness.READY:
@@ -266,7 +258,7 @@ class Sender:
         """Know the state that the atoms start from, and listen from here on."""
         if typing and not xkb.read(self._x).clear:
             xkb.clear(self._x)  # Caps Lock would turn every letter round
-        self._x.errors.clear()
+        self._x.echo.read()  # what an earlier send left, if the server failed in it
         self._x.echo.listen()
         self._down = list(self._x.display.query_keymap())
         ours = {stroke.code for stroke in self._held.keys.values()}
@@ -281,9 +273,7 @@ class Sender:
             self._compare_keys()
         else:
             self._compare_pointer(moved=isinstance(atom, MoveTo))
-        echoes, remapped = self._x.echo.read()
-        if remapped:
-            self._typist.distrust()
+        echoes = self._x.echo.read()
         expected, self._expected = self._expected, []
         if echoes != expected:
             for echo in expected:
@@ -322,26 +312,31 @@ class Sender:
             self._pointer = place
 
     def _thawed(self, read: Callable[[], tuple[T, bool]]) -> T:
-        """Read until it is as it should be, at most THAW seconds.
+        """Read until it is as it should be, for what is left of THAW.
 
         A window manager's synchronous grab (click to focus) freezes the devices from a press until
         it has looked at it: what was sent meanwhile is queued in the server, and shows up then.
         """
-        end = time.monotonic() + THAW
+        state, as_expected = read()
+        if as_expected:
+            return state
+        start = time.monotonic()
+        end = start + self._thaw_left
         while True:
-            state, as_expected = read()
             now = time.monotonic()
             if as_expected or now >= end:
+                self._thaw_left -= now - start
                 return state
             if not self._may_go_on():
                 end = min(end, now + THAW_WHEN_FENCED)
             time.sleep(0.002)
+            state, as_expected = read()
 
     def _end(self) -> None:
         """A last look: nothing foreign since the last atom, the pointer still where it was put."""
         self._x.echo.ignore()
         self._compare_pointer(moved=False)
-        echoes, _ = self._x.echo.read()
+        echoes = self._x.echo.read()
         self._report.interference |= bool(echoes)
 
 

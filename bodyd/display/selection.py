@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from Xlib import X, Xatom
 from Xlib import error as xlib_error
-from Xlib.protocol import event
+from Xlib.protocol import event, request
 
 from .connection import Wire, XConnection, XObject
 from .xinput import pending
@@ -117,7 +117,9 @@ class SelectionConnection(XConnection):
     def disown(self, selection: str) -> None:
         """Leave *selection* without an owner, if it is ours."""
         if self._offers.pop(selection, None) is not None:
-            self.display.set_selection_owner(X.NONE, self.atom(selection), X.CurrentTime)
+            request.SetSelectionOwner(
+                display=self.core, window=X.NONE, selection=self.atom(selection), time=X.CurrentTime
+            )
             self.display.sync()
 
     def held(self, selection: str) -> Content | None:

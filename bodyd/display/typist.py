@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from Xlib import X
-
-from .connection import XConnection, XObject
+from .connection import XObject
 from .keymap import FIRST_KEYCODE, LAST_KEYCODE, Keymap, Plan, Row, Scratch, Stroke, block
-from .xinput import pending
+from .xinput import SenderConnection
 
 
 class Readiness(Enum):
@@ -49,16 +47,25 @@ class Typist:
         """Read the map again before the next use: it was changed, or the connection is new."""
         self.stale = True
 
+    def recheck(self, x: SenderConnection) -> bool:
+        """If the map is distrusted, read it; whether it really differs."""
+        self.stale |= x.echo.remapped()
+        if not self.stale or self._keymap is None:
+            return False
+        before = self._keymap.rows
+        return self._read(x).rows != before
+
     def find(self, keysym: int) -> Stroke | None:
         return self._keymap.find(keysym) if self._keymap is not None else None
 
-    def prepare(self, x: XConnection, keysyms: Iterable[int], *, may_wipe: bool = False) -> Readiness:
+    def prepare(self, x: SenderConnection, keysyms: Iterable[int], *, may_wipe: bool = False) -> Readiness:
         """Bind what is missing of *keysyms*, in one request, and read it back.
 
         Args:
             may_wipe: No app has a key press unread: spare keys may get new meanings.
         """
         keymap = self._keymap
+        self.stale |= x.echo.remapped()
         if self.stale or keymap is None:
             keymap = self._read(x)
         missing = keymap.missing(keysyms)
@@ -73,7 +80,7 @@ class Typist:
         self.changes += 1
         return Readiness.READY if not self._read(x).missing(keysyms) else Readiness.TOO_MANY
 
-    def restore(self, x: XConnection) -> None:
+    def restore(self, x: SenderConnection) -> None:
         """Put the spare keys' rows back as they were found; again a single request."""
         keymap = self._read(x) if self.stale or self._keymap is None else self._keymap
         if self._scratch.rows:
@@ -82,19 +89,18 @@ class Typist:
             self.restores += 1
             self._read(x)
 
-    def _bind(self, x: XConnection, keymap: Keymap, plan: Plan) -> None:
+    def _bind(self, x: SenderConnection, keymap: Keymap, plan: Plan) -> None:
         old = {code: self._original[code] for code in self._scratch.rows} if plan.wipe else {}
         self._write(x, keymap, {**old, **plan.rows})
         self._scratch.apply(plan)
 
-    def _write(self, x: XConnection, keymap: Keymap, rows: dict[int, Row]) -> None:
+    def _write(self, x: SenderConnection, keymap: Keymap, rows: dict[int, Row]) -> None:
         first, block_rows = block(rows, keymap)
         x.display.change_keyboard_mapping(first, block_rows)
         x.display.sync()
-        for _ in pending(x):  # the notice of our own change
-            pass
+        x.echo.remapped()  # the notice of our own change
 
-    def _read(self, x: XConnection) -> Keymap:
+    def _read(self, x: SenderConnection) -> Keymap:
         """Read the map; if our bindings are not in it any more, it is the new original."""
         self.stale = False
         rows: XObject = x.display.get_keyboard_mapping(FIRST_KEYCODE, LAST_KEYCODE - FIRST_KEYCODE + 1)
@@ -104,7 +110,6 @@ class Typist:
         if not kept or not self._scratch.rows:
             self._scratch = Scratch(keymap.spare())
             self._original = {code: keymap.row(code) for code in keymap.spare()}
-        if any(event.type == X.MappingNotify for event in pending(x)):
-            self.stale = True
+        self.stale |= x.echo.remapped()
         self._keymap = keymap
         return keymap

@@ -7,8 +7,10 @@ that vanished is left out, text is decoded with replacement and cut. Blocks in a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from Xlib import X, Xatom
 from Xlib import error as xlib_error
@@ -19,11 +21,13 @@ from bodyd.contract.inventory import Window
 from bodyd.errors import NotFound
 
 from .connection import XConnection, XObject
+from .xinput import pending
 
 MOST_WINDOWS = 256
 MOST_TITLE = 1000  # characters
 _TITLE_WORDS = MOST_TITLE  # 4-byte units asked of the server
 _FRAME_DEPTH = 4  # how far below the root a managed window may be
+_serials = itertools.count(1)
 _PAGER = 2  # EWMH source indication: acts for the user
 
 
@@ -165,6 +169,14 @@ def close(x: XConnection, window: int) -> None:
     _ask_manager(x, window, "_NET_CLOSE_WINDOW", (X.CurrentTime, _PAGER, 0, 0, 0))
 
 
+class Question(Protocol):
+    """Something asked of another client; all of it blocks in the lane's thread."""
+
+    def answered(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
 class ManagerProbe:
     """A question that only a window manager whose event loop runs answers (EWMH, frame extents)."""
 
@@ -190,6 +202,52 @@ class ManagerProbe:
     def close(self) -> None:
         self._window.destroy()
         self._x.display.flush()
+
+
+class Ping:
+    """A question to the active window's app, answered when it has read all that came before (EWMH).
+
+    So an answer proves that no key press sent earlier is still unread. xterm and its like do not take
+    part in the protocol.
+    """
+
+    def __init__(self, x: XConnection) -> None:
+        """Ask; `expected` is False if there is nobody to answer."""
+        self._x = x
+        self._serial = next(_serials)
+        self._ping = x.atom("_NET_WM_PING")
+        _, self._window, _ = _root_facts(x)
+        protocols = _numbers(_reply(_property(x, self._window, x.atom("WM_PROTOCOLS"), 32)))
+        self.expected = bool(self._window) and self._ping in protocols
+        if self.expected:
+            x.root.change_attributes(event_mask=X.SubstructureNotifyMask)  # answers go to the root
+            self._send()
+
+    def _send(self) -> None:
+        window = self._x.display.create_resource_object("window", self._window)
+        data = [self._ping, self._serial, self._window, 0, 0]
+        message = event.ClientMessage(
+            window=window, client_type=self._x.atom("WM_PROTOCOLS"), data=(32, data)
+        )
+        window.send_event(message, event_mask=X.NoEventMask)
+        self._x.display.flush()
+
+    def answered(self) -> bool:
+        """Whether the answer is there; also that of a window that has gone."""
+        self._x.display.sync()
+        for happened in pending(self._x):
+            if happened.type == X.ClientMessage and list(happened.data[1])[:2] == [self._ping, self._serial]:
+                return True
+            if happened.type == X.DestroyNotify and happened.window.id == self._window:
+                return True
+        return False
+
+    def close(self) -> None:
+        if self.expected:
+            self._x.root.change_attributes(event_mask=X.NoEventMask)
+            self._x.display.sync()
+            for _ in pending(self._x):
+                pass
 
 
 def focused_app(x: XConnection) -> str:

@@ -18,7 +18,8 @@ from Xlib.protocol import rq
 
 from bodyd.errors import DisplayUnavailable
 
-from .connection import XConnection, XObject
+from . import xkb
+from .connection import Wire, XConnection, XObject
 
 _NAME = "XInputExtension"
 _GENERIC_EVENT = 35
@@ -91,6 +92,8 @@ class EchoListener:
     def __init__(self, x: XConnection) -> None:
         self._x = x
         self._opcode = x.opcode(_NAME)
+        self._echoes: list[Echo] = []
+        self._remapped = False
         announce(x)
         core: XObject = x.core  # the class's own table is all connections'
         core.event_classes = {**core.event_classes, _GENERIC_EVENT: _Generic}
@@ -102,18 +105,36 @@ class EchoListener:
     def ignore(self) -> None:
         self._x.root.xinput_select_events([(xinput.AllMasterDevices, 0)])
 
-    def read(self) -> tuple[list[Echo], bool]:
-        """The echoes that have arrived, and whether the keyboard mapping was changed meanwhile."""
-        echoes: list[Echo] = []
-        remapped = False
+    def read(self) -> list[Echo]:
+        """The echoes that have arrived since the last time."""
+        self._collect()
+        echoes, self._echoes = self._echoes, []
+        return echoes
+
+    def remapped(self) -> bool:
+        """Whether the keymap may have changed since the last time."""
+        self._collect()
+        remapped, self._remapped = self._remapped, False
+        return remapped
+
+    def _collect(self) -> None:
         for event in pending(self._x):
-            if event.type == X.MappingNotify:
-                remapped = True
+            if xkb.tells_of_map(self._x, event):
+                self._remapped = True
             elif event.type == _GENERIC_EVENT:
                 extension, _, _, kind, _, _, detail = self._codes.unpack_from(event.binary)
                 if extension == self._opcode and kind in _RAW_TO_CORE:
-                    echoes.append(Echo(_RAW_TO_CORE[kind], detail))
-        return echoes, remapped
+                    self._echoes.append(Echo(_RAW_TO_CORE[kind], detail))
+
+
+class SenderConnection(XConnection):
+    """A connection prepared for sending."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        xkb.announce(self)
+        xkb.watch_map(self)
+        self.echo = EchoListener(self)
 
 
 def announce(x: XConnection) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from Xlib import X
 from Xlib.protocol import rq
 
 from .connection import XConnection, XObject
@@ -15,6 +16,9 @@ from .connection import XConnection, XObject
 _NAME = "XKEYBOARD"
 _CORE_KEYBOARD = 0x0100
 _ALL_MODIFIERS = 0xFF
+_NEW_KEYBOARD, _MAP = 0, 1  # event subtypes
+_MAP_EVENTS = 1 << _NEW_KEYBOARD | 1 << _MAP
+_ALL_PARTS = 0xFF
 
 MODIFIER_NAMES = ("shift", "caps_lock", "control", "alt", "num_lock", "level5", "super", "level3")
 """Of the eight modifier bits, in the usual map of X.Org: Shift, Lock, Control, Mod1 to Mod5."""
@@ -32,6 +36,20 @@ class _UseExtension(rq.ReplyRequest):
         rq.Card16("major"),
         rq.Card16("minor"),
         rq.Pad(20),
+    )
+
+
+class _SelectEvents(rq.Request):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(1),
+        rq.RequestLength(),
+        rq.Card16("device"),
+        rq.Card16("affect"),
+        rq.Card16("clear"),
+        rq.Card16("select_all"),
+        rq.Card16("affect_map"),
+        rq.Card16("map"),
     )
 
 
@@ -88,6 +106,30 @@ class KeyboardState:
 def announce(x: XConnection) -> None:
     """Say that this client speaks XKB: the server ignores its requests otherwise."""
     _UseExtension(display=x.core, opcode=x.opcode(_NAME), major=1, minor=0)
+
+
+def watch_map(x: XConnection) -> None:
+    """Ask to be told of changes of the keyboard's map.
+
+    To a client that speaks XKB, the server sends these in place of MappingNotify.
+    """
+    _SelectEvents(
+        display=x.core,
+        opcode=x.opcode(_NAME),
+        device=_CORE_KEYBOARD,
+        affect=_MAP_EVENTS,
+        clear=0,
+        select_all=_MAP_EVENTS,
+        affect_map=_ALL_PARTS,
+        map=_ALL_PARTS,
+    )
+
+
+def tells_of_map(x: XConnection, event: XObject) -> bool:
+    """Whether *event* says that the map may have changed. Switching devices says so, too."""
+    return event.type == X.MappingNotify or (
+        event.type == x.first_event(_NAME) and event.detail in (_NEW_KEYBOARD, _MAP)
+    )
 
 
 def read(x: XConnection) -> KeyboardState:

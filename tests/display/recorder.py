@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from Xlib import X
 
-from bodyd.display.connection import XConnection
+from bodyd.display.connection import LOST, XConnection
 
 _KINDS = {
     X.KeyPress: "key down",
@@ -63,19 +64,16 @@ class Recorder:
         self.x.display.sync()
         events = []
         while self.x.display.pending_events():
-            event = self.x.display.next_event()
-            if event.type in _KINDS:
-                events.append(
-                    Seen(
-                        _KINDS[event.type],
-                        event.detail if event.type != X.MotionNotify else 0,
-                        event.root_x,
-                        event.root_y,
-                        event.time,
-                        event.state,
-                    )
-                )
-        return events
+            events.append(self.x.display.next_event())
+        return _seen(events)
+
+    def rest(self) -> list[Seen]:
+        """Everything that still came before a server that is being killed hung up."""
+        events = self.x.core.event_queue  # python-xlib drops it as it hangs up
+        with suppress(*LOST):
+            while True:
+                self.x.display.sync()
+        return _seen(events)
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.seen()]
@@ -102,3 +100,18 @@ class Recorder:
 
     def close(self) -> None:
         self.x.close()
+
+
+def _seen(events: list[Any]) -> list[Seen]:
+    return [
+        Seen(
+            _KINDS[event.type],
+            event.detail if event.type != X.MotionNotify else 0,
+            event.root_x,
+            event.root_y,
+            event.time,
+            event.state,
+        )
+        for event in events
+        if event.type in _KINDS
+    ]

@@ -1,0 +1,162 @@
+"""Exact text in real apps: any script, any layout, and the keymap as it was found."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import pytest
+import trio
+from Xlib import X
+from Xlib.ext import xtest
+
+from bodyd.contract.atoms import Char
+from bodyd.display.display import Display
+
+from .conftest import AnyTime
+from .fields import ALL, OpenField
+from .world import XServer, until
+
+GREETING = "Привет 美国降息 🍑🍆𝕥𝕖𝕤𝕥💦 ÀàÆØÅ€"
+ASCII = "".join(c for c in string.printable if c.isprintable())
+
+each_app = pytest.mark.parametrize("open_field", ALL.values(), ids=ALL)
+
+
+def mixed(count: int, seed: int = 5) -> str:
+    """Text with 81 symbols that no keyboard of the west has, every fourth character."""
+    choose = random.Random(seed)
+    strange = [
+        *map(chr, range(0x430, 0x44A)),
+        *map(chr, range(0x3B1, 0x3C6)),
+        *map(chr, range(0x4E00, 0x4E12)),
+        *map(chr, range(0x1F600, 0x1F610)),
+    ]
+    return "".join(
+        choose.choice(strange) if choose.random() < 0.25 else choose.choice(ASCII) for _ in range(count)
+    )
+
+
+def core_map(server: XServer) -> list[list[int]]:
+    """The map as any client reads it."""
+    x = server.connect()
+    rows = [list(row) for row in x.display.get_keyboard_mapping(8, 248)]
+    x.close()
+    return rows
+
+
+@each_app
+async def test_a_thousand_mixed_characters(managed: XServer, display: Display, open_field: OpenField) -> None:
+    """1000 of 1000, with one keymap change, and again with none unless it was put back meanwhile."""
+    text = mixed(1000)
+    async with open_field(managed, display) as field:
+        got, report = await field.type(text)
+        assert got == text
+        assert (report.sent, report.failure, report.interference, report.readback_ok) == (
+            1000,
+            None,
+            False,
+            True,
+        )
+        assert display.keymap_changes == 1
+        got, _ = await field.type(text)
+        assert got == text
+        assert display.keymap_changes <= 1 + display.keymap_restores
+
+
+@each_app
+async def test_scripts_and_emoji(managed: XServer, display: Display, open_field: OpenField) -> None:
+    """Cyrillic, CJK, astral letters and emoji."""
+    async with open_field(managed, display) as field:
+        assert (await field.type(GREETING))[0] == GREETING
+
+
+@each_app
+@pytest.mark.parametrize("layout", ["de", "fr", "us,gr"])
+async def test_every_layout(managed: XServer, display: Display, open_field: OpenField, layout: str) -> None:
+    """All printable ASCII and some more, dead keys and third levels notwithstanding."""
+    managed.call("setxkbmap", "-layout", layout)
+    async with open_field(managed, display) as field:
+        assert (await field.type(ASCII + "ÆØÅ"))[0] == ASCII + "ÆØÅ"
+
+
+async def test_the_keymap_is_put_back(managed: XServer, display: Display, permit: AnyTime) -> None:
+    """After two idle seconds it is as it was found, by one more change."""
+    before = core_map(managed)
+    await display.send([Char(c) for c in GREETING], permit)
+    assert core_map(managed) != before
+    await until(lambda: display.keymap_restores == 1)
+    assert core_map(managed) == before
+    assert display.keymap_changes == 1
+
+
+async def test_a_foreign_keymap_is_noticed(managed: XServer, display: Display) -> None:
+    """setxkbmap between two texts wipes the bindings: they are made again."""
+    async with ALL["xterm"](managed, display) as field:
+        assert (await field.type(GREETING))[0] == GREETING
+        managed.call("setxkbmap", "-layout", "de")
+        assert (await field.type(GREETING + ASCII))[0] == GREETING + ASCII
+
+
+async def test_a_keymap_change_in_mid_text_is_interference(
+    managed: XServer, display: Display, permit: AnyTime
+) -> None:
+    """What was typed a moment before may be read with the new map: the report does not hide it."""
+
+    def meddle(sent: int) -> None:
+        if sent == 5:
+            managed.call("setxkbmap", "-layout", "fr")
+
+    report = await display.send([Char(c) for c in GREETING], permit, meddle)
+    assert report.interference
+    assert report.sent == len(GREETING)
+
+
+@each_app
+async def test_more_symbols_than_keys_are_pasted(
+    managed: XServer, display: Display, open_field: OpenField
+) -> None:
+    """Three hundred different ideographs; the clipboard holds what it held before."""
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))
+    async with open_field(managed, display) as field:
+        await display.write_clipboard("kept")
+        got, report = await field.type(text)
+        assert got == text
+        assert (report.sent, report.failure, report.certain) == (300, None, True)
+        assert await display.read_clipboard() == "kept"
+
+
+async def test_what_nobody_takes_was_not_typed(managed: XServer, display: Display, permit: AnyTime) -> None:
+    """A paste into nothing is no success."""
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))
+    report = await display.send([Char(c) for c in text], permit)
+    assert (report.failure, report.sent) == ("untypable", 0)
+
+
+async def test_the_spare_keys_are_used_anew(managed: XServer, display: Display) -> None:
+    """Text after text with other symbols: each exact, also when the spare keys are wiped in between."""
+    async with ALL["xterm"](managed, display) as field:
+        for start in range(0x4E00, 0x4E00 + 5 * 40, 40):
+            text = "".join(map(chr, range(start, start + 40)))
+            assert (await field.type(text))[0] == text
+
+
+async def test_a_window_opened_while_typing_gets_the_focus(managed: XServer, display: Display) -> None:
+    """One keymap change does not stall the window manager."""
+    async with ALL["xterm"](managed, display) as field:
+        await field.type(mixed(200))
+        start = trio.current_time()
+        async with ALL["gtk"](managed, display) as other:
+            assert (await other.type("focus"))[0] == "focus"
+        assert trio.current_time() - start < 20
+
+
+async def test_caps_lock_is_undone_first(managed: XServer, display: Display) -> None:
+    """Another client locks it just before."""
+    async with ALL["xterm"](managed, display) as field:
+        x = managed.connect()
+        xtest.fake_input(x.display, X.KeyPress, 66)
+        xtest.fake_input(x.display, X.KeyRelease, 66)
+        x.display.sync()
+        x.close()
+        assert (await field.type("Straße äöü Привет"))[0] == "Straße äöü Привет"
