@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from bodyd import errors
 from bodyd.contract.actions import Action, InputRequest
+from bodyd.contract.acts import Act, ClipboardText
 from bodyd.contract.events import Event
 from bodyd.contract.inventory import Inventory
 from bodyd.contract.lease import DEFAULT_TTL_MS, Grant, LeaseView, Scope
@@ -115,6 +116,17 @@ class BodyClient:
         """The PNG of a kept screenshot."""
         response = await self._send("GET", f"/v1/screenshots/{quote(screenshot_id, safe='')}/image")
         return _checked(response).content
+
+    async def clipboard(self, *, lease_token: str | None = None) -> str:
+        """The clipboard's text; without a lease token, the owner's to read."""
+        return (await self._model(ClipboardText, "GET", "/v1/clipboard", lease_token=lease_token)).text
+
+    async def resize(
+        self, width: int, height: int, *, restart: bool = False, lease_token: str | None = None
+    ) -> Act:
+        """Resize the screen. `restart` begins the display anew where it can't grow: apps are lost."""
+        body = {"width": width, "height": height, "restart": restart}
+        return await self._model(Act, "POST", "/v1/display", body, lease_token)
 
     async def receipt(self, request_id: str) -> Receipt:
         """What became of a request id."""
@@ -289,6 +301,28 @@ class ClientLease:
             "screenshot": screenshot,
         }
         return await self._client._model(Receipt, "POST", "/v1/input", body, self.token)
+
+    async def clipboard(self) -> str:
+        return await self._client.clipboard(lease_token=self.token)
+
+    async def write_clipboard(self, text: str) -> Act:
+        return await self._act("/v1/clipboard", text=text)
+
+    async def launch(self, name: str) -> Act:
+        """Start one of the apps that `inventory` lists."""
+        return await self._act("/v1/apps/launch", name=name)
+
+    async def activate(self, window_id: int) -> Act:
+        return await self._act(f"/v1/windows/{window_id}/activate")
+
+    async def close_window(self, window_id: int) -> Act:
+        return await self._act(f"/v1/windows/{window_id}/close")
+
+    async def resize(self, width: int, height: int) -> Act:
+        return await self._act("/v1/display", width=width, height=height)
+
+    async def _act(self, path: str, **body: object) -> Act:
+        return await self._client._model(Act, "POST", path, {**body, "epoch": self.epoch}, self.token)
 
     async def send(self, request: InputRequest) -> Receipt:
         """Send a request that is made already; its epoch is its own."""

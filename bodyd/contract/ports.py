@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from .actions import Action, InputRequest
+from .acts import Act, ActRequest, ClipboardRequest, ClipboardText, LaunchRequest, ResizeRequest
 from .inventory import Inventory
 from .lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
 from .receipts import Receipt
@@ -112,6 +113,30 @@ class BodyPort(Protocol):
     async def receipt(self, request_id: str, *, caller: Caller) -> Receipt: ...
 
     async def inventory(self, *, caller: Caller) -> Inventory: ...
+
+    async def resize(self, request: ResizeRequest, *, caller: Caller, lease_token: str | None = None) -> Act:
+        """Resize the screen, under the lease or as the owner; every screenshot id is void afterwards."""
+        ...
+
+    async def clipboard(self, *, caller: Caller, lease_token: str | None = None) -> ClipboardText:
+        """Read the clipboard, under the lease or as the owner."""
+        ...
+
+    async def write_clipboard(
+        self, request: ClipboardRequest, *, caller: Caller, lease_token: str
+    ) -> Act: ...
+
+    async def launch(self, request: LaunchRequest, *, caller: Caller, lease_token: str) -> Act:
+        """Start one of the configured apps."""
+        ...
+
+    async def activate(self, window_id: int, request: ActRequest, *, caller: Caller, lease_token: str) -> Act:
+        """Raise and focus a window of an inventory or a screenshot."""
+        ...
+
+    async def close_window(
+        self, window_id: int, request: ActRequest, *, caller: Caller, lease_token: str
+    ) -> Act: ...
 
 
 @dataclass(frozen=True, slots=True)

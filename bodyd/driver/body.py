@@ -15,6 +15,14 @@ from bodyd import __version__
 from bodyd.clock import Clock
 from bodyd.config import Config
 from bodyd.contract.actions import InputRequest
+from bodyd.contract.acts import (
+    Act,
+    ActRequest,
+    ClipboardRequest,
+    ClipboardText,
+    LaunchRequest,
+    ResizeRequest,
+)
 from bodyd.contract.inventory import App, Inventory
 from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
 from bodyd.contract.ports import Caller, XEndpoint
@@ -25,6 +33,7 @@ from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 from bodyd.policy.rules import Rules
 
+from .acts import Acts
 from .door import Door
 from .events import Events
 from .live import LiveDisplay
@@ -51,7 +60,9 @@ class DesktopPort(Protocol):
 
     async def wait_generation(self, after: int) -> int: ...
 
-    async def restart_display(self) -> None: ...
+    async def launch(self, name: str) -> None: ...
+
+    async def restart_display(self, screen: tuple[int, int] | None = None) -> None: ...
 
 
 @asynccontextmanager
@@ -86,12 +97,23 @@ class Body:
         self.events = Events()
         self._live = LiveDisplay(self._endpoint, self._moved)
         self._screens = Screens(live=self._live, journal=journal, clock=clock)
+        rules = Rules(deny=frozenset(config.policy.deny), approve=frozenset(config.policy.approve))
         self._door = Door(
             leases=lambda: self._leases,
             journal=journal,
             live=self._live,
             screens=self._screens,
-            rules=Rules(deny=frozenset(config.policy.deny), approve=frozenset(config.policy.approve)),
+            rules=rules,
+            clock=clock,
+            announce=self.events.publish,
+        )
+        self._acts = Acts(
+            leases=lambda: self._leases,
+            door=self._door,
+            live=self._live,
+            desktop=desktop,
+            journal=journal,
+            rules=rules,
             clock=clock,
             announce=self.events.publish,
         )
@@ -140,9 +162,19 @@ class Body:
     ) -> Screenshot:
         if lease_token is not None:
             admission = self._leases.admit(lease_token, None)
-            return await self._screens.take(request, epoch=admission.epoch, bind=True)
+            return await self._screens.take(
+                request,
+                epoch=admission.epoch,
+                bind=True,
+                still_allowed=lambda: self._leases.admit_again(admission),
+            )
         self._private_while_driven(caller)
-        return await self._screens.take(request, epoch=self._leases.view().epoch, bind=False)
+        return await self._screens.take(
+            request,
+            epoch=self._leases.view().epoch,
+            bind=False,
+            still_allowed=lambda: self._private_while_driven(caller),
+        )
 
     async def image(self, screenshot_id: str, *, caller: Caller) -> bytes:
         self._private_while_driven(caller)
@@ -153,7 +185,9 @@ class Body:
         apps = tuple(
             App(name=name, running=self._desktop.apps_running(name)) for name in self._config.desktop.apps
         )
-        return Inventory(apps=apps, windows=await self._live.current.windows())
+        windows = await self._live.current.windows()
+        self._private_while_driven(caller)  # a take-over in between: the titles may be the person's
+        return Inventory(apps=apps, windows=windows)
 
     # -- acting ----------------------------------------------------------------------------------
 
@@ -165,6 +199,32 @@ class Body:
         if receipt is None:
             raise NotFound(f"no receipt for {request_id!r:.200}", param="request_id")
         return receipt
+
+    async def resize(self, request: ResizeRequest, *, caller: Caller, lease_token: str | None = None) -> Act:
+        return await self._acts.resize(request, caller=caller, lease_token=lease_token)
+
+    async def clipboard(self, *, caller: Caller, lease_token: str | None = None) -> ClipboardText:
+        return ClipboardText(text=await self._acts.read_clipboard(caller=caller, lease_token=lease_token))
+
+    async def write_clipboard(self, request: ClipboardRequest, *, caller: Caller, lease_token: str) -> Act:
+        return await self._acts.write_clipboard(
+            request.text, caller=caller, lease_token=lease_token, epoch=request.epoch
+        )
+
+    async def launch(self, request: LaunchRequest, *, caller: Caller, lease_token: str) -> Act:
+        return await self._acts.launch(
+            request.name, caller=caller, lease_token=lease_token, epoch=request.epoch
+        )
+
+    async def activate(self, window_id: int, request: ActRequest, *, caller: Caller, lease_token: str) -> Act:
+        return await self._acts.activate(
+            window_id, caller=caller, lease_token=lease_token, epoch=request.epoch
+        )
+
+    async def close_window(
+        self, window_id: int, request: ActRequest, *, caller: Caller, lease_token: str
+    ) -> Act:
+        return await self._acts.close(window_id, caller=caller, lease_token=lease_token, epoch=request.epoch)
 
     # -- the lease -------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ as `quiesce`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -26,6 +27,7 @@ from bodyd.errors import (
     DisplayUnavailable,
     InvalidRequest,
     JournalUnavailable,
+    LeaseError,
     PolicyRefused,
     RequestConflict,
 )
@@ -133,6 +135,16 @@ class Door:
             raise turn.error
         assert turn.receipt is not None
         return turn.receipt
+
+    @asynccontextmanager
+    async def turn(self, admission: Admission | None) -> AsyncIterator[Admission | None]:
+        """A turn between batches for a short act: the lease is asked anew, and no drain is proved meanwhile.
+
+        Raises:
+            LeaseError: the wait has outlived the claim.
+        """
+        async with self._turns, self._sending:
+            yield None if admission is None else self._leases().admit_again(admission)
 
     async def quiesce(self) -> bool:
         """Prove that nothing is in flight and nothing is held: the lease's drains wait for this.
@@ -310,8 +322,13 @@ class Door:
     async def _next_screenshot(self, turn: _Turn) -> Screenshot | None:
         """The capture that the same request asked for; without one, the receipt stands all the same."""
         try:
-            return await self._screens.take(ScreenshotRequest(), epoch=turn.admission.epoch, bind=True)
-        except (DisplayUnavailable, JournalUnavailable):
+            return await self._screens.take(
+                ScreenshotRequest(),
+                epoch=turn.admission.epoch,
+                bind=True,
+                still_allowed=lambda: self._leases().admit_again(turn.admission),
+            )
+        except (DisplayUnavailable, JournalUnavailable, LeaseError):
             return None
 
     async def _same_pixels(self, display: Display, sight: Sight, point: Point) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from bodyd.clock import Clock
 from bodyd.contract.geometry import Bounds, Size, fit_within
@@ -36,9 +37,14 @@ class Screens:
         """The latest screenshot given to the driver; its epoch and screen are checked at use."""
         return self._sight
 
-    async def take(self, request: ScreenshotRequest, *, epoch: int, bind: bool) -> Screenshot:
+    async def take(
+        self, request: ScreenshotRequest, *, epoch: int, bind: bool, still_allowed: Callable[[], object]
+    ) -> Screenshot:
         """Capture, keep, and (with *bind*) make it the one that the driver's next input is meant for.
 
+        Args:
+            still_allowed: Asked once the picture is made, before it is kept: it raises if the body was
+                taken meanwhile, since the picture may show what is another's to see.
         Raises:
             NotFound: the target window is gone.
             InvalidRequest: the region or window is off the screen.
@@ -56,6 +62,7 @@ class Screens:
         )
         pointer = await display.pointer()
         capture = await display.capture(bounds, size, cursor=request.cursor)
+        still_allowed()
         self._sequence += 1
         shot = Screenshot(
             screenshot_id=f"shot_{secrets.token_hex(10)}",

@@ -17,6 +17,7 @@ from bodyd.errors import BodydError
 from . import (
     adapters,
     routes_computer_call,
+    routes_desktop,
     routes_events,
     routes_health,
     routes_input,
@@ -71,6 +72,7 @@ def create_app(provided: Services) -> QuartTrio:
         routes_screens,
         routes_input,
         routes_computer_call,
+        routes_desktop,
         routes_events,
         routes_tickets,
     ):

@@ -7,7 +7,7 @@ place where every later rule (roles, pages, texts) will be judged too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bodyd.contract.actions import Action
 from bodyd.contract.ports import Verdict
@@ -30,16 +30,26 @@ class Judgement:
     index: int | None = None
 
 
+def judge_type(rules: Rules, kind: str) -> Judgement:
+    """The verdict on something that is known by its type alone."""
+    if _named(rules.deny, kind):
+        return Judgement(Verdict.PERSON, f"policy.deny:{kind}")
+    if _named(rules.approve, kind):
+        return Judgement(Verdict.APPROVE, f"policy.approve:{kind}")
+    return Judgement(Verdict.ALLOW)
+
+
 def judge(rules: Rules, actions: Sequence[Action]) -> Judgement:
     """The strictest verdict over *actions*: person > approve > allow."""
     asked: Judgement | None = None
     for index, action in enumerate(actions):
-        if _named(rules.deny, action):
-            return Judgement(Verdict.PERSON, f"policy.deny:{action.type}", index)
-        if asked is None and _named(rules.approve, action):
-            asked = Judgement(Verdict.APPROVE, f"policy.approve:{action.type}", index)
+        judgement = replace(judge_type(rules, action.type), index=index)
+        if judgement.verdict is Verdict.PERSON:
+            return judgement
+        if asked is None and judgement.verdict is Verdict.APPROVE:
+            asked = judgement
     return asked or Judgement(Verdict.ALLOW)
 
 
-def _named(types: frozenset[str], action: Action) -> bool:
-    return "*" in types or action.type in types
+def _named(types: frozenset[str], kind: str) -> bool:
+    return "*" in types or kind in types

@@ -15,6 +15,7 @@ from PIL import Image
 
 from bodyd import errors
 from bodyd.contract import actions as a
+from bodyd.contract import acts
 from bodyd.contract.atoms import units
 from bodyd.contract.geometry import Bounds
 from bodyd.contract.inventory import Inventory, Window
@@ -48,6 +49,7 @@ class FakeBody:
         self.components: dict[str, dict[str, Any]] = {"display": {"state": "ready"}}
         self.acted: list[a.Action] = []
         self.captures = 0
+        self.text = ""
         self.calls: list[tuple[str, Caller | None]] = []
         self.failing: str | None = None
         self.raising: Exception | None = None
@@ -114,6 +116,48 @@ class FakeBody:
         if request_id not in self._receipts:
             raise errors.NotFound("no receipt has this request id", param="request_id")
         return self._receipts[request_id][1]
+
+    async def resize(
+        self, request: acts.ResizeRequest, *, caller: Caller, lease_token: str | None = None
+    ) -> acts.Act:
+        await self._enter(f"resize {request.width}x{request.height}", caller)
+        if lease_token is not None:
+            self._admit(lease_token, request.epoch)
+        return self._done("resize")
+
+    async def clipboard(self, *, caller: Caller, lease_token: str | None = None) -> acts.ClipboardText:
+        await self._enter("clipboard", caller)
+        return acts.ClipboardText(text=self.text)
+
+    async def write_clipboard(
+        self, request: acts.ClipboardRequest, *, caller: Caller, lease_token: str
+    ) -> acts.Act:
+        await self._enter("write_clipboard", caller)
+        self._admit(lease_token, request.epoch)
+        self.text = request.text
+        return self._done("clipboard_write")
+
+    async def launch(self, request: acts.LaunchRequest, *, caller: Caller, lease_token: str) -> acts.Act:
+        await self._enter(f"launch {request.name}", caller)
+        self._admit(lease_token, request.epoch)
+        return self._done("launch")
+
+    async def activate(
+        self, window_id: int, request: acts.ActRequest, *, caller: Caller, lease_token: str
+    ) -> acts.Act:
+        await self._enter(f"activate {window_id}", caller)
+        self._admit(lease_token, request.epoch)
+        return self._done("activate")
+
+    async def close_window(
+        self, window_id: int, request: acts.ActRequest, *, caller: Caller, lease_token: str
+    ) -> acts.Act:
+        await self._enter(f"close {window_id}", caller)
+        self._admit(lease_token, request.epoch)
+        return self._done("close")
+
+    def _done(self, kind: acts.ActType) -> acts.Act:
+        return acts.Act(type=kind, epoch=self.epoch, at=NOW, effect=Effect(outcome=Outcome.CONFIRMED))
 
     # -- the lease ---------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ def table(services: Services) -> list[tuple[str, str, Any]]:
 async def test_every_route_asks_for_its_scope(services: Services, ask):
     """Without a token 401, with one scope too few 403, and with enough neither."""
     for method, path, needs in table(services):
+        path = re.sub("<int:[a-z_]+>", "7", path)
         path = path.replace("<screenshot_id>", "x").replace("<path:request_id>", "x")
         status, _, _ = await ask(method, path, {}, scope=None)
         assert (status == 401) is (needs is not PUBLIC), path
@@ -84,6 +86,11 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/input",
         "/v1/receipts/<path:request_id>",
         "/v1/computer_call",
+        "/v1/display",
+        "/v1/clipboard",
+        "/v1/apps/launch",
+        "/v1/windows/<int:window_id>/activate",
+        "/v1/windows/<int:window_id>/close",
         *(f"/v1/lease/{x}" for x in ("acquire", "renew", "release", "pause", "resume", "stop", "recover")),
     }
     assert by_scope[Scope.OWNER] == {
@@ -242,6 +249,9 @@ async def test_the_third_step_of_recover_is_the_owners(body: FakeBody, ask):
         ("/v1/lease/recover", {"step": 4}, "step"),
         ("/v1/screenshots", {"target": {"type": "page"}}, "target"),
         ("/v1/screenshots", {"max_width": 0}, "max_width"),
+        ("/v1/display", {"width": 1280}, "height"),
+        ("/v1/display", {"width": 319, "height": 800}, "width"),
+        ("/v1/display", {"width": 1280, "height": 800, "restart": 1}, "restart"),
         ("/v1/tickets", {"scope": "root"}, "scope"),
         ("/v1/tickets/redeem", {}, "ticket"),
     ],
@@ -383,6 +393,36 @@ async def test_inventory(ask):
     """Windows with their untrusted titles as they are: escaping is the page's affair."""
     _, inventory, _ = await ask("GET", "/v1/inventory", scope=Scope.VIEWER)
     assert inventory["windows"][0]["title"] == '<img src=x onerror="alert(1)">'
+
+
+async def test_acts_reach_the_body_under_the_lease(grant, body: FakeBody, ask):
+    """Clipboard, apps, windows and screen size: without the lease they say so, with it they arrive."""
+    sent = {
+        "/v1/clipboard": {"text": "ÄÖ🍑"},
+        "/v1/apps/launch": {"name": "notes", "epoch": body.epoch},
+        "/v1/windows/7/activate": {},
+        "/v1/windows/7/close": None,
+        "/v1/display": {"width": 1024, "height": 600},
+    }
+    for path, what in sent.items():
+        if path != "/v1/display":
+            status, answer, _ = await ask("POST", path, what, scope=Scope.DRIVER)
+            assert (status, answer["error"]["code"]) == (401, "lease_required")
+        status, answer, _ = await ask("POST", path, what, scope=Scope.DRIVER, lease=grant["lease_token"])
+        assert (status, answer["effect"]["outcome"]) == (200, "confirmed"), answer
+    stale = {"name": "notes", "epoch": body.epoch + 1}
+    status, answer, _ = await ask("POST", "/v1/apps/launch", stale, lease=grant["lease_token"])
+    assert answer["error"]["code"] == "stale_epoch"
+    status, answer, _ = await ask("GET", "/v1/clipboard", scope=Scope.DRIVER, lease=grant["lease_token"])
+    assert answer == {"text": "ÄÖ🍑"}
+    assert {"launch notes", "activate 7", "close 7", "resize 1024x600"} <= {name for name, _ in body.calls}
+
+
+async def test_a_window_is_named_by_a_number(grant, ask):
+    """Anything else is no route."""
+    for name in ("0x7", "-1", "seven", ""):
+        status, _, _ = await ask("POST", f"/v1/windows/{name}/close", {}, lease=grant["lease_token"])
+        assert status == 404
 
 
 async def test_events_without_a_source_say_so(ask):

@@ -59,6 +59,21 @@ async def test_a_whole_turn(client: BodyClient, body: FakeBody):
     assert (await lease.release()).state == "vacant"
 
 
+async def test_acts(client: BodyClient, body: FakeBody):
+    """Screen, clipboard, apps and windows, each under the claim and its epoch."""
+    lease = await client.acquire("conv-1")
+    assert (await lease.write_clipboard("美国 🍑")).effect.outcome == "confirmed"
+    assert await lease.clipboard() == await client.clipboard() == "美国 🍑"
+    assert (await lease.launch("notes")).type == "launch"
+    assert (await lease.activate(7)).type == "activate"
+    assert (await lease.close_window(7)).type == "close"
+    assert (await lease.resize(1024, 600)).epoch == lease.epoch
+    assert not (await client.resize(1280, 800, restart=True)).restarted
+    lease.epoch -= 1
+    with pytest.raises(errors.StaleEpoch):
+        await lease.launch("notes")
+
+
 async def test_request_ids_are_new_each_time(client: BodyClient):
     """Two batches without an id of their own are two requests."""
     lease = await client.acquire("conv-1")
