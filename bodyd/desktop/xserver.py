@@ -1,8 +1,7 @@
 """One X server, Xvfb, in a sandbox of its own: own uid (as root), no network, a cookie, no namespaces.
 
 Its socket lies in a directory that it alone writes to. The apps get the socket file and never the
-directory; the daemon gets a path that names the pinned socket itself, so a server that replaces its
-socket by a symlink leads nobody elsewhere.
+directory; who connects from outside checks owner and kind of what is at the path, and follows no link.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ _DEPTH = 24
 _AUTH = f"{OURS}/auth"
 _SOCKETS = "/tmp/.X11-unix"
 _SCRATCH = 4 * 1024 * 1024
+_MEMORY = 4 * 1024**3  # of address space: pixmaps of hostile clients end in BadAlloc
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def x_spec(layout: Layout, sockets: Path, cookie: bytes, screen: tuple[int, int]
     """The server's sandbox: nothing of the host but /usr, and *sockets* to put its socket in."""
     width, height = screen
     argv = (
-        *("/usr/bin/prlimit", "--nproc=64", "--", XVFB, "-displayfd", str(tell)),
+        *("/usr/bin/prlimit", "--nproc=64", f"--as={_MEMORY}", "--", XVFB, "-displayfd", str(tell)),
         *("-screen", "0", f"{width}x{height}x{_DEPTH}", "-dpi", "96", "-s", "0", "-auth", _AUTH),
         *("-nolisten", "tcp", "-nolisten", "local", "-noreset", "-maxclients", "512"),
         # Software GL inside the server costs 30 MB and half of its start; browsers bring their own.

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
 import bodyd
+from bodyd.desktop import browser
 from bodyd.desktop.desktop import open_desktop
 from bodyd.errors import ConfigError, DisplayUnavailable, IsolationUnavailable, NotFound
 
@@ -95,6 +97,63 @@ async def test_a_dead_browsers_profile_lock_is_no_obstacle(configure, place):
         async with open_desktop(config, report=lambda text: None):
             with trio.fail_after(PAINT_S):
                 await site.paint(2)
+
+
+async def test_no_page_comes_from_the_file_system(configure, place):
+    """A file in home that would tell on itself is not loaded (managed policy), while a site's page is."""
+    async with open_site(place) as site:
+        settings = browsing(site, start_url="file:///home/user/page.html")
+        async with open_desktop(configure(), report=lambda text: None):
+            pass
+        home = place / "state" / "home"
+        (home / "page.html").write_text(f'<script>new Image().src = "{URL}painted?13"</script>')
+        (home / "page.html").chmod(0o644)
+        async with open_desktop(configure(**settings), report=lambda text: None) as desktop:
+            await pid_of(desktop, "browser")
+            argv = browser.command("/usr/bin/chromium", size=(800, 600), url=URL)
+            async with trio.open_nursery() as nursery:
+                for attempt in range(8):  # a browser that is just starting may lose a hand-over
+                    nursery.start_soon(desktop._session.run, f"app:tab{attempt}", argv)
+                    with trio.move_on_after(5):
+                        await site.paint(1)
+                        break
+                nursery.cancel_scope.cancel()
+    assert site.painted
+    assert 13 not in site.painted
+
+
+async def test_browser_cycles_leave_no_zombies(configure, place, times):
+    """Started and killed again and again, the browser leaves nothing behind in its sandbox."""
+    argv = browser.command("/usr/bin/chromium", size=(800, 600), url=None)
+    async with open_desktop(configure(desktop={"apps": {}}), report=lambda text: None) as desktop:
+        session = desktop._session
+        await pid_of(desktop, "window_manager")
+        quiet = len(descendants(session.box.init_pid))
+        for _ in range(times(50)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(session.run, "app:cycle", argv, unlink=browser.LOCKS))
+                with trio.fail_after(20):
+                    while not session.host_pid("app:cycle"):  # noqa: ASYNC110
+                        await trio.sleep(0.02)
+                    while len(descendants(session.host_pid("app:cycle"))) < 5:  # noqa: ASYNC110
+                        await trio.sleep(0.02)
+                os.kill(session.host_pid("app:cycle"), signal.SIGKILL)
+        with trio.fail_after(20):
+            while len(descendants(session.box.init_pid)) > quiet:  # noqa: ASYNC110
+                await trio.sleep(0.02)
+
+
+@pytest.mark.soak
+async def test_a_hung_browser_does_not_hold_up_a_stop(configure, place):
+    """A stopped (SIGSTOP) browser is killed after its time; nothing is left."""
+    async with open_site(place) as site, open_desktop(configure(**browsing(site)), report=print) as desktop:
+        with trio.fail_after(PAINT_S):
+            await site.paint(1)
+        os.kill(await pid_of(desktop, "browser"), signal.SIGSTOP)
+        began = trio.current_time()
+        with trio.fail_after(30):
+            await desktop.restart_display()
+        assert trio.current_time() - began < 15
 
 
 async def test_a_dead_x_server_begins_a_new_generation(configure):
