@@ -17,7 +17,7 @@ from .fields import enclosing, field_of
 from .ink import Box, Gray, fragments, without_carets
 from .words import Word, find, phrase
 
-MAX_PIXELS = 8192 * 8192
+MAX_PIXELS = 7680 * 4320
 _WORDS = ("Show", "Hide", "filters", "Filters", "Search")
 
 
@@ -92,7 +92,11 @@ def _gray(png: bytes) -> Gray:
     try:
         with Image.open(BytesIO(png), formats=("PNG",)) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise Unreadable(f"a picture of {image.width}x{image.height} is no screenshot")
+                raise Unreadable(f"a PNG of {image.width}x{image.height} is no screenshot")
             return np.asarray(image.convert("L"), dtype=np.int16)
+    except Unreadable:
+        raise
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as exc:
         raise Unreadable("the screenshot is not a readable PNG") from exc
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
+        raise Unreadable("a PNG of that size is no screenshot") from exc

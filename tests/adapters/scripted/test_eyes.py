@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,15 @@ def test_what_is_no_png_is_unreadable(data: bytes) -> None:
     """Truncated and foreign pictures are refused, with a word of why."""
     with pytest.raises(Unreadable, match="PNG"):
         look(data, word="penguin")
+
+
+@pytest.mark.parametrize("side", [6_000, 12_000, 60_000])
+def test_a_picture_larger_than_any_screen_is_not_decoded(side: int) -> None:
+    """Its header is enough to refuse it."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    data = b"IDAT" + zlib.compress(b"")
+    png = b"\x89PNG\r\n\x1a\n"
+    for chunk in (header, data, b"IEND"):
+        png += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    with pytest.raises(Unreadable, match="no screenshot"):
+        look(png, word="penguin")
