@@ -6,6 +6,7 @@ display, then the desktop, the journal last.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import signal
@@ -160,7 +161,7 @@ def run_demo(config: Config, *, seed: int, panel_open: bool, stay: bool, out: Pa
             await trio.sleep_forever()
         return 0 if end is End.COMPLETED else 1
 
-    return _serving(site.configure(config), main, report, beside=site.serve)
+    return _serving(site.configure(config), main, report, beside=site.serve, log_level=logging.WARNING)
 
 
 def _serving(
@@ -169,6 +170,7 @@ def _serving(
     report: Report,
     *,
     beside: Callable[..., Awaitable[None]] | None = None,
+    log_level: int = logging.INFO,
 ) -> int:
     """Run *main* with a daemon until it returns or a signal ends it; errors come out bare."""
     structlog.configure(
@@ -177,6 +179,7 @@ def _serving(
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(log_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),  # stdout is for people
     )
 
