@@ -113,14 +113,14 @@ def _chain(through: Callable[[Json], Any]) -> list[float]:
 
 def _concurrent(port: int, token: str, body: Json) -> list[Json]:
     """Fifty streams at once, several times over: errors, and what the process grew by."""
-    errors: list[BaseException] = []
+    errors: list[Exception] = []
 
     def one(number: int) -> None:
         try:
             ask = _client(port, token)
             for turn in range(4):
                 ask({**body, "stream": True, "metadata": {"n": f"{number}.{turn}"}})
-        except BaseException as exc:
+        except Exception as exc:
             errors.append(exc)
 
     grown = []

@@ -60,6 +60,13 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     add("up", _up, "Start the daemon and its body, and serve until Ctrl-C.")
+    gateway = add("gateway", _gateway, "Serve the Responses gateway alone, over the body of another daemon.")
+    gateway.add_argument(
+        "--body", required=True, metavar="URL", help="the other daemon: its URL, or the path of its socket"
+    )
+    gateway.add_argument(
+        "--token-file", type=Path, required=True, metavar="FILE", help="has a driver's token of that daemon"
+    )
     demo = add("demo", _demo, "Start a body and a small site, and let a scripted model work on it.")
     demo.add_argument("--seed", type=int, default=1, help="lays out, colours and scales the site (default 1)")
     demo.add_argument("--panel-open", action="store_true", help="start with the Filters panel already open")
@@ -119,6 +126,12 @@ def _up(args: argparse.Namespace) -> int:
     from bodyd import daemon
 
     return daemon.run(_config(args), report=_say)
+
+
+def _gateway(args: argparse.Namespace) -> int:
+    from bodyd.http import alone
+
+    return alone.run(_config(args), body=args.body, token_file=args.token_file, report=_say)
 
 
 def _demo(args: argparse.Namespace) -> int:

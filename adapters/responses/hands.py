@@ -32,6 +32,7 @@ from bodyd.errors import (
     ApprovalRequired,
     BodydError,
     InvalidRequest,
+    LeaseError,
     PolicyRefused,
     StaleEpoch,
     StaleScreenshot,
@@ -111,6 +112,7 @@ class Hands:
             claim.epoch = int(str(exc.details.get("epoch", claim.epoch)))
             return await self.look(call, "a person had the desktop in between")
         except TOLD_TO_THE_MODEL as exc:
+            self.refused = self.refused or isinstance(exc, ApprovalRequired)
             return await self.look(call, exc.message)
         output = dict(result.item)
         if not call.get("pending_safety_checks"):
@@ -144,14 +146,19 @@ class Hands:
         """Carry out a shell_call; its output item. Told of output as it comes."""
         if self.process is None:
             raise Unavailable("no shell is configured here")
-        await self._held()
+        claim = await self._held()
         await self.presence.wait()
         action = call["action"]
         results: list[ProcessResult] = []
         partial: dict[int, dict[str, str]] = {}
         with self.presence.needed() as needed:
             try:
-                await self._commands(self.process, action, results, partial, told)
+                await self._commands(self.process, claim, action, results, partial, told)
+            except StaleEpoch as exc:
+                claim.epoch = int(str(exc.details.get("epoch", claim.epoch)))
+                return not_run(call, "a person had the desktop in between; look before you go on")
+            except (LeaseError, MalformedResult):
+                raise  # the response can't go on
             except BodydError as exc:
                 return _shell_output(call, [_ended("", exc.message, 1)])
         chunks = [_chunk(result) for result in results]
@@ -167,6 +174,7 @@ class Hands:
     async def _commands(
         self,
         process: ProcessPort,
+        claim: Claim,
         action: Json,
         results: list[ProcessResult],
         partial: dict[int, dict[str, str]],
@@ -174,7 +182,8 @@ class Hands:
     ) -> None:
         async with process.run(
             action["commands"],
-            conversation_id=self.conversation,
+            lease_token=claim.token,
+            epoch=claim.epoch,
             timeout_ms=action.get("timeout_ms"),
             max_output_length=action.get("max_output_length"),
         ) as output:

@@ -142,9 +142,12 @@ class Shell:
         self,
         commands: Sequence[str],
         *,
-        conversation_id: str,
+        lease_token: str,
         timeout_ms: int | None,
         max_output_length: int | None,
+        concurrent: bool = False,
+        working_directory: str | None = None,
+        epoch: int | None = None,
     ) -> AsyncIterator[AsyncIterator[ProcessChunk | ProcessResult]]:
         try:
             yield Output(self, commands)
