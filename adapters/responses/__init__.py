@@ -16,6 +16,7 @@ from bodyd.contract.adapters import AdapterContext, Route, SocketRoute
 from .gateway import Gateway
 from .routes import routes
 from .upstreams import open_upstream
+from .websocket import sockets
 
 __all__ = ["ResponsesAdapter", "open_gateway"]
 
@@ -46,7 +47,7 @@ async def open_gateway(context: AdapterContext) -> AsyncIterator[ResponsesAdapte
         await gateway.keeper.recover()
         nursery.start_soon(gateway.sweep)
         try:
-            yield ResponsesAdapter(gateway, routes(gateway))
+            yield ResponsesAdapter(gateway, routes(gateway), sockets(gateway))
         finally:
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 await gateway.runs.close()

@@ -62,6 +62,10 @@ class HttpReply:
     stream: Chunks | None = None
 
 
+class SocketClosed(Exception):
+    """The client of a WebSocket left."""
+
+
 class Socket(Protocol):
     """One WebSocket connection, open."""
 
@@ -69,11 +73,17 @@ class Socket(Protocol):
         """The next message.
 
         Raises:
-            ConnectionClosed: the client left.
+            SocketClosed: the client left.
         """
         ...
 
-    async def send(self, message: str) -> None: ...
+    async def send(self, message: str) -> None:
+        """Send one text message.
+
+        Raises:
+            SocketClosed: the client left.
+        """
+        ...
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpReply]]
