@@ -184,11 +184,18 @@ BUTTONS: dict[str, int] = {"left": 1, "middle": 2, "wheel": 2, "right": 3, "back
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 
 
+RequestId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+
+
 class InputRequest(BaseModel):
-    """The body of `POST /v1/input`."""
+    """The body of `POST /v1/input`.
+
+    `continues` names the batch before: what that one has opened counts as opened by this one.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    request_id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+    request_id: RequestId
+    continues: RequestId | None = None
     epoch: Annotated[int, Field(strict=True, ge=0)]
     screenshot_id: Annotated[str, Field(max_length=64)] | None = None
     inputs: tuple[Action, ...]

@@ -119,6 +119,7 @@ def batches(request: ComputerCallRequest, call: ComputerCall) -> tuple[a.InputRe
     return tuple(
         a.InputRequest(
             request_id=request.request_id if len(chunks) == 1 else f"{request.request_id}/{index}",
+            continues=f"{request.request_id}/{index - 1}" if index else None,
             epoch=request.epoch,
             inputs=chunk,
             screenshot=index == len(chunks) - 1,

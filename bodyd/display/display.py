@@ -33,10 +33,20 @@ from .lane import Lane
 from .quiescence import Quiescence
 from .typist import Readiness, Typist
 from .watch import Watch
-from .windows import Question, Under
+from .windows import Question, Scene, Under
 from .xinput import SenderConnection
 
-__all__ = ["Capture", "Display", "Mark", "Quiescence", "SendReport", "Settled", "Under", "open_display"]
+__all__ = [
+    "Capture",
+    "Display",
+    "Mark",
+    "Quiescence",
+    "Scene",
+    "SendReport",
+    "Settled",
+    "Under",
+    "open_display",
+]
 
 IDLE_SECONDS = 2.0
 """After so long without typing, the keymap is put back as it was found."""
@@ -229,9 +239,17 @@ class Display:
         """
         return (await self._reader.run(windows.read)).windows
 
+    async def scene(self) -> Scene:
+        """The managed windows, and the popups that nobody manages, with the X client of each.
+
+        Raises:
+            DisplayUnavailable.
+        """
+        return await self._reader.run(windows.scene)
+
     async def popups(self) -> tuple[Window, ...]:
         """Menus, tooltips and the like: visible windows that nobody manages, bottom to top."""
-        return await self._reader.run(windows.popups)
+        return (await self.scene()).popups
 
     async def window_under(self, point: Point) -> Under:
         """What would get a pointer event at *point*."""

@@ -8,8 +8,8 @@ that vanished is left out, text is decoded with replacement and cut. Blocks in a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from Xlib import X, Xatom
@@ -96,6 +96,28 @@ def read(x: XConnection) -> Snapshot:
     return Snapshot(tuple(windows), by_frame)
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that could get a pointer event, as of one moment.
+
+    Attributes:
+        windows: The managed ones, bottom to top.
+        popups: Visible override-redirect windows (menus, tooltips), bottom to top, above all others.
+        clients: The X client that made each of them, by id: the server's word, no app can feign it.
+    """
+
+    windows: tuple[Window, ...] = ()
+    popups: tuple[Window, ...] = ()
+    clients: Mapping[int, int] = field(default_factory=dict)
+
+    def same_places(self, other: Scene) -> bool:
+        """Whether the same windows are at the same places, in the same order; titles don't matter."""
+        return self._places() == other._places()
+
+    def _places(self) -> list[tuple[int, Bounds, bool, bool]]:
+        return [(w.id, w.bounds, w.minimised, w.active) for w in (*self.windows, *self.popups)]
+
+
 def under(x: XConnection, point: Point) -> Under:
     """What is on top at *point*, input shapes respected."""
     snapshot = read(x)
@@ -113,12 +135,15 @@ def under(x: XConnection, point: Point) -> Under:
     return Under(None, Popup(child, _bounds(shape), x.client_of(child)), x.client_of(child))
 
 
-def popups(x: XConnection) -> tuple[Window, ...]:
-    """Visible override-redirect windows (menus, tooltips), bottom to top.
-
-    Most tell nothing of themselves; `pid` is then that of a managed window of the same X client.
-    """
+def scene(x: XConnection) -> Scene:
+    """All windows and popups now. Popups tell nothing of themselves: `pid` is their client's."""
     snapshot = read(x)
+    popups = _popups(x, snapshot)
+    everything = (*snapshot.windows, *popups)
+    return Scene(snapshot.windows, popups, {w.id: x.client_of(w.id) for w in everything})
+
+
+def _popups(x: XConnection, snapshot: Snapshot) -> tuple[Window, ...]:
     pids = {x.client_of(window.id): window.pid for window in snapshot.windows}
     candidates = [w for w in _children(x, x.root)[-MOST_WINDOWS:] if w not in snapshot.frames]
     asked = [
@@ -212,7 +237,7 @@ class Ping:
     """
 
     def __init__(self, x: XConnection) -> None:
-        """Ask; `expected` is False if there is nobody to answer."""
+        """Ask. `expected` is False, and the answer at once yes, if there is nobody to answer."""
         self._x = x
         self._serial = next(_serials)
         self._ping = x.atom("_NET_WM_PING")
@@ -234,6 +259,8 @@ class Ping:
 
     def answered(self) -> bool:
         """Whether the answer is there; also that of a window that has gone."""
+        if not self.expected:
+            return True
         self._x.display.sync()
         for happened in pending(self._x):
             if happened.type == X.ClientMessage and list(happened.data[1])[:2] == [self._ping, self._serial]:

@@ -5,13 +5,14 @@ The counterpart is dispatcher.py, which feeds it the facts of the moment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from bodyd.contract import actions as a
 from bodyd.contract.atoms import Atom, plan
 from bodyd.contract.geometry import Bounds, Point, Size, image_to_body
 from bodyd.contract.inventory import Window
+from bodyd.contract.keys import chord
 from bodyd.contract.screenshots import Screenshot
 from bodyd.errors import OutOfBounds, StaleScreenshot
 
@@ -101,26 +102,77 @@ def pointer_target(windows: Sequence[Window], point: Point) -> Window | None:
     return max(hits, key=lambda w: w.stacking, default=None)
 
 
-def check_pointer(
-    seen: Window | None, now: Window | None, *, index: int, opened: frozenset[int] = frozenset()
-) -> None:
-    """The same top-level window, at the same place, is still on top at that point.
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a batch's inputs so far were aimed at: what these bring about counts as seen.
 
-    `opened` are windows that an earlier input of the same batch opened or moved to the front: they
-    count as its target.
+    Attributes:
+        touched: X clients of the windows that pointer input was aimed at: their popups are targets.
+        acted: Those of them that were pressed, and of the windows that keys went to.
+        pressed: The windows that were pressed: a press may raise and activate them.
+        switched: Windows that a key press for the window manager made active.
+    """
+
+    touched: frozenset[int] = frozenset()
+    acted: frozenset[int] = frozenset()
+    pressed: frozenset[int] = frozenset()
+    switched: frozenset[int] = frozenset()
+
+    def aimed(self, action: a.Action, window: Window | None, client: int | None) -> Reach:
+        """After *action* was sent to *window* of *client*."""
+        if window is None or client is None:
+            return self
+        if isinstance(action, a.Move | a.Scroll):
+            return replace(self, touched=self.touched | {client})
+        return replace(
+            self,
+            touched=self.touched | {client},
+            acted=self.acted | {client},
+            pressed=self.pressed | {window.id} if isinstance(action, a.POINTER_TYPES) else self.pressed,
+        )
+
+    def switching(self, action: a.Action, activated: frozenset[int], sight: Sight) -> Reach:
+        """After *action*, when the windows in *activated* had become active.
+
+        Keys with Alt may be for the window manager, which switches between windows of any app; only to
+        those that the driver saw, since a window that opens by itself takes the focus at any moment.
+        """
+        if not (isinstance(action, a.Keypress | a.Hold) and _for_manager(action.keys)):
+            return self
+        seen = {w.id for w in sight.shot.windows}
+        return replace(self, switched=self.switched | (activated & seen))
+
+    def opened(self, sight: Sight, clients: Mapping[int, int]) -> frozenset[int]:
+        """Windows and popups that count as targets of pointer input though the driver did not see them."""
+        seen = {w.id for w in (*sight.shot.windows, *sight.popups)}
+        new = {w for w, client in clients.items() if client in self.touched and w not in seen}
+        return self.pressed | new
+
+    def focusable(self, clients: Mapping[int, int]) -> frozenset[int]:
+        """Windows that may have the keyboard though another had it in the screenshot."""
+        return self.pressed | self.switched | {w for w, client in clients.items() if client in self.acted}
+
+
+def check_pointer(
+    sight: Sight, now: Window | None, point: Point, *, index: int, opened: frozenset[int] = frozenset()
+) -> None:
+    """The same window as in the screenshot, at the same place, is still on top at *point*.
+
+    `opened` are windows that earlier input of the same batch has brought up (`Reach.opened`); if they
+    were in the screenshot, they must still be where they were.
 
     Raises:
         StaleScreenshot: something else would get the click.
     """
-    if now is not None and now.id in opened:
+    seen = sight.top_at(point)
+    if now is None and seen is None:
         return
-    if seen is None and now is None:
-        return
-    if seen is None or now is None or seen.id != now.id:
+    if now is None or ((seen is None or seen.id != now.id) and now.id not in opened):
         raise StaleScreenshot(
             f"inputs[{index}]: another window is at that point now; {_FRESH}", param=f"inputs[{index}]"
         )
-    if seen.bounds != now.bounds:
+    then = next((w for w in (*sight.popups, *sight.shot.windows) if w.id == now.id), None)
+    if then is not None and then.bounds != now.bounds:
         raise StaleScreenshot(
             f"inputs[{index}]: the window there was moved or resized; {_FRESH}", param=f"inputs[{index}]"
         )
@@ -139,3 +191,7 @@ def check_keyboard(
     raise StaleScreenshot(
         f"inputs[{index}]: another window has the keyboard now; {_FRESH}", param=f"inputs[{index}]"
     )
+
+
+def _for_manager(keys: Sequence[str]) -> bool:
+    return any(key.name.startswith(("Alt_", "Super_")) for key in chord(keys))

@@ -7,7 +7,7 @@ Counterparts: admission.py and verifier.py decide, door.py journals.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -27,24 +27,26 @@ from bodyd.contract.receipts import (
     input_receipt,
     not_attempted,
 )
-from bodyd.display.display import Display
+from bodyd.display.display import Display, Scene
 from bodyd.display.input import SendReport
 from bodyd.errors import DisplayUnavailable, StaleScreenshot
 
 from . import verifier
-from .admission import Sight, check_keyboard, check_pointer, pointer_target
+from .admission import Reach, Sight, check_keyboard, check_pointer, pointer_target
 
 SLICE_SECONDS = 0.05
 RELEASE_SECONDS = 1.0
+FOCUS_SECONDS, FOCUS_LOOK_SECONDS = 0.3, 0.01
 
 
 @dataclass(slots=True)
 class Batch:
     """One admitted request on its way.
 
-    `interrupted` is set when the permit dies or the requester goes away; `windows` is the latest
-    look at them. `note` and `reached` record progress, so that a restart after a crash can say how
-    far it came: (input index, units acknowledged), with the next atom perhaps on its way or not.
+    `interrupted` is set when the permit dies or the requester goes away; `scene` is the latest look
+    at the windows, `target` what the input in hand is aimed at. `note` and `reached` record progress,
+    so that a restart after a crash can say how far it came: (input index, units acknowledged), with
+    the next atom perhaps on its way or not.
     """
 
     request: a.InputRequest
@@ -52,10 +54,11 @@ class Batch:
     sight: Sight | None
     permit: Permit
     interrupted: trio.Event
-    windows: tuple[Window, ...]
+    scene: Scene
     same_pixels: Callable[[Display, Sight, Point], Awaitable[bool]]
     restless: frozenset[int] = frozenset()
-    moved_to: frozenset[int] = frozenset()
+    reach: Reach = field(default_factory=Reach)
+    target: Window | None = None
     note: Callable[[int, int], None] = lambda index, count: None
     reached: Callable[[int, int], None] = lambda index, count: None
     receipts: list[InputReceipt] = field(default_factory=list)
@@ -70,43 +73,44 @@ class Dispatched:
 
 
 async def check_binding(batch: Batch, display: Display, index: int) -> None:
-    """Whether input *index* still means what the driver saw.
+    """Whether input *index* still means what the driver saw; notes what it is aimed at.
 
     Raises:
         StaleScreenshot: it would reach something else; nothing of it was sent.
     """
-    sight, action, windows = batch.sight, batch.request.inputs[index], batch.windows
+    sight, action, before = batch.sight, batch.request.inputs[index], batch.target
+    batch.target = None
     if sight is None or batch.request.binding == "none":
         return
+    if before is not None and before.id in batch.reach.pressed and isinstance(action, a.KEYBOARD_TYPES):
+        await _focus_settled(batch, display, before)
+    scene = batch.scene
     if isinstance(action, (*a.KEYBOARD_TYPES, a.Scroll)):
-        now = next((w for w in windows if w.active), None)
-        check_keyboard(sight.shot.active_window, now, index=index, moved_to=batch.moved_to)
+        batch.target = next((w for w in scene.windows if w.active), None)
+        focusable = batch.reach.focusable(scene.clients)
+        check_keyboard(sight.shot.active_window, batch.target, index=index, moved_to=focusable)
     if not isinstance(action, a.POINTER_TYPES):
         return
-    popups = await display.popups()
-    for stop in (atom for atom in batch.atoms[index] if isinstance(atom, MoveTo)):
-        point = Point(x=stop.x, y=stop.y)
-        now = pointer_target(popups, point) or pointer_target(windows, point)
-        check_pointer(sight.top_at(point), now, index=index, opened=batch.moved_to | _own(popups, batch))
-        if isinstance(action, a.Drag):
-            break  # where it starts decides what is dragged
-    if batch.request.binding == "pixels":
-        point = Point(x=stop.x, y=stop.y)
-        if not await batch.same_pixels(display, sight, point):
-            raise StaleScreenshot(
-                f"inputs[{index}]: the picture at that point has changed; "
-                "take a fresh screenshot and look again; nothing was sent",
-                param=f"inputs[{index}]",
-            )
+    opened = batch.reach.opened(sight, scene.clients)
+    # Where a drag starts decides what is dragged; the other inputs have one point.
+    stop = next(atom for atom in batch.atoms[index] if isinstance(atom, MoveTo))
+    point = Point(x=stop.x, y=stop.y)
+    batch.target = pointer_target(scene.popups, point) or pointer_target(scene.windows, point)
+    check_pointer(sight, batch.target, point, index=index, opened=opened)
+    if batch.request.binding == "pixels" and not await batch.same_pixels(display, sight, point):
+        raise StaleScreenshot(
+            f"inputs[{index}]: the picture at that point has changed; "
+            "take a fresh screenshot and look again; nothing was sent",
+            param=f"inputs[{index}]",
+        )
 
 
-def _own(popups: Sequence[Window], batch: Batch) -> frozenset[int]:
-    """Popups that the clients of this batch's earlier targets opened: part of their target."""
-    if not batch.receipts or batch.sight is None:
-        return frozenset()
-    active = batch.sight.shot.active_window
-    pids = {w.pid for w in batch.sight.shot.windows if w.pid is not None and (w.active or w is active)}
-    return frozenset(p.id for p in popups if p.pid in pids)
+async def _focus_settled(batch: Batch, display: Display, pressed: Window) -> None:
+    """Give the window manager a moment to say that the window that was pressed has the focus."""
+    with trio.move_on_after(FOCUS_SECONDS):
+        while pressed.id in {w.id for w in batch.scene.windows if not w.active}:
+            await trio.sleep(FOCUS_LOOK_SECONDS)
+            batch.scene = await look(display, batch.scene)
 
 
 async def dispatch(batch: Batch, display: Display) -> Dispatched:
@@ -119,9 +123,9 @@ async def dispatch(batch: Batch, display: Display) -> Dispatched:
     try:
         for index, action in enumerate(batch.request.inputs):
             if index > 0:
-                after = await look(display, batch.windows)
-                _credit(batch, last, verifier.changes(batch.windows, after, restless=batch.restless))
-                batch.windows = after
+                after = await look(display, batch.scene)
+                _credit(batch, last, after)
+                batch.scene = after
             receipt = await _one(batch, display, index)
             batch.receipts.append(receipt)
             if not isinstance(action, a.Wait | a.TakeScreenshot):
@@ -156,6 +160,8 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
     delivery = delivered(report, of)
     if delivery.outcome is Outcome.CONFIRMED:
         batch.reached(index + 1, 0)
+        client = batch.scene.clients.get(batch.target.id) if batch.target else None
+        batch.reach = batch.reach.aimed(action, batch.target, client)
     elif report.certain:
         batch.reached(index, report.sent)
     if delivery.outcome is not Outcome.CONFIRMED:
@@ -225,11 +231,14 @@ def _unmet(receipt: InputReceipt) -> bool:
     return receipt.effect.evidence == "expect_unmet"
 
 
-def _credit(batch: Batch, last: int | None, found: Sequence[verifier.Change]) -> None:
-    """Take *found* as evidence for input *last*, if its effect is still open."""
+def _credit(batch: Batch, last: int | None, after: Scene) -> None:
+    """Take what is different in *after* as evidence for input *last*, if its effect is still open."""
+    found = verifier.changes(batch.scene.windows, after.windows, restless=batch.restless)
     if last is None or not found:
         return
-    batch.moved_to |= verifier.reached(found)
+    if batch.sight is not None:
+        activated = verifier.activated(found)
+        batch.reach = batch.reach.switching(batch.request.inputs[last], activated, batch.sight)
     receipt = batch.receipts[last]
     if receipt.delivery.outcome is not Outcome.CONFIRMED or receipt.effect.outcome is not Outcome.UNCERTAIN:
         return
@@ -237,11 +246,9 @@ def _credit(batch: Batch, last: int | None, found: Sequence[verifier.Change]) ->
     batch.receipts[last] = input_receipt(last, receipt.type, receipt.delivery, effect)
 
 
-def conclude(
-    batch: Batch, done: Dispatched, after: Sequence[Window], changed: bool | None
-) -> tuple[InputReceipt, ...]:
+def conclude(batch: Batch, done: Dispatched, after: Scene, changed: bool | None) -> tuple[InputReceipt, ...]:
     """The final receipts: what was seen after settling is evidence for the last input."""
-    _credit(batch, done.last, verifier.changes(batch.windows, after, restless=batch.restless))
+    _credit(batch, done.last, after)
     if done.last is not None and changed is not None:
         receipt = batch.receipts[done.last]
         effect = receipt.effect.model_copy(update={"changed": changed})
@@ -281,10 +288,10 @@ async def _met(display: Display, expect: a.Expect, before: bytes | None) -> bool
             return False
 
 
-async def look(display: Display, known: tuple[Window, ...]) -> tuple[Window, ...]:
+async def look(display: Display, known: Scene) -> Scene:
     """The windows now; the known ones where the display does not answer (a send will say so)."""
     try:
-        return await display.windows()
+        return await display.scene()
     except DisplayUnavailable:
         return known
 

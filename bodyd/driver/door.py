@@ -37,7 +37,7 @@ from bodyd.lease.permit import Admission
 from bodyd.policy.rules import Rules, judge
 
 from . import dispatcher, verifier
-from .admission import Sight, check_sight, plan_batch
+from .admission import Reach, Sight, check_sight, plan_batch
 from .live import LiveDisplay
 from .pixels import same_neighbourhood
 from .screens import Screens
@@ -101,6 +101,7 @@ class Door:
         self._sending = trio.Lock()
         self._restless = verifier.Restless()
         self._last_windows: tuple[Window, ...] = ()
+        self._last: tuple[str, Sight | None, Reach] = ("", None, Reach())
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -217,22 +218,28 @@ class Door:
             request, self._screens.sight, epoch=turn.admission.epoch, screen=self._live.screen
         )
         atoms = plan_batch(request.inputs, sight, display.size)
-        windows = await display.windows()
+        scene = await display.scene()
         now = self._clock.monotonic()
-        self._restless.note(self._last_windows, windows, now)
+        self._restless.note(self._last_windows, scene.windows, now)
         batch = dispatcher.Batch(
             request=request,
             atoms=atoms,
             sight=sight,
             permit=turn.permit,
             interrupted=turn.interrupted,
-            windows=windows,
+            scene=scene,
+            reach=self._carried_on(request, sight),
             same_pixels=self._same_pixels,
             restless=self._restless.at(now),
         )
         await dispatcher.check_binding(batch, display, 0)
         await self._judge(turn)
         return batch, display
+
+    def _carried_on(self, request: a.InputRequest, sight: Sight | None) -> Reach:
+        """What the batch that this one continues has brought about, if nothing came in between."""
+        before, seen, reach = self._last
+        return reach if request.continues == before and sight is seen else Reach()
 
     async def _judge(self, turn: _Turn) -> None:
         """Policy's place in the path: nothing that needs an approval passes without a hook.
@@ -270,9 +277,10 @@ class Door:
     ) -> Receipt:
         """Settle, read back, make the receipt durable, take the next screenshot."""
         settled, changed = await self._settle(turn, display, done, mark)
-        after = await dispatcher.look(display, batch.windows)
-        self._last_windows = after
+        after = await dispatcher.look(display, batch.scene)
+        self._last_windows = after.windows
         inputs = dispatcher.conclude(batch, done, after, changed)
+        self._last = (turn.request.request_id, batch.sight, batch.reach)
         shot = None
         if turn.request.screenshot and turn.permit.valid:
             shot = await self._next_screenshot(turn)

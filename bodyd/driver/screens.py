@@ -21,6 +21,9 @@ from bodyd.journal.journal import Journal
 from .admission import Sight
 from .live import LiveDisplay
 
+ATTEMPTS = 3
+"""Captures until picture and windows are of one moment; on a screen that never rests, the last counts."""
+
 
 class Screens:
     """The screenshots of one body, and the latest that was given to its driver."""
@@ -54,14 +57,17 @@ class Screens:
         """
         display = self._live.current
         screen = self._live.screen
-        windows = await display.windows()
-        popups = await display.popups()
-        bounds = _bounds(request, windows, display)
-        size = fit_within(
-            Size(width=bounds.width, height=bounds.height), request.max_width, request.max_height
-        )
-        pointer = await display.pointer()
-        capture = await display.capture(bounds, size, cursor=request.cursor)
+        scene = await display.scene()
+        for _ in range(ATTEMPTS):
+            bounds = _bounds(request, scene.windows, display)
+            size = fit_within(
+                Size(width=bounds.width, height=bounds.height), request.max_width, request.max_height
+            )
+            pointer = await display.pointer()
+            capture = await display.capture(bounds, size, cursor=request.cursor)
+            before, scene = scene, await display.scene()
+            if scene.same_places(before):
+                break
         still_allowed()
         self._sequence += 1
         shot = Screenshot(
@@ -74,13 +80,13 @@ class Screens:
             bounds=capture.bounds,
             target=request.target,
             cursor=pointer,
-            windows=windows,
+            windows=scene.windows,
             sha256=capture.sha256,
             input_ready=bind,
         )
         await self._journal.put_screenshot(shot, capture.png)
         if bind:
-            self._sight = Sight(shot, screen, popups)
+            self._sight = Sight(shot, screen, scene.popups)
         return shot
 
     async def image(self, screenshot_id: str) -> bytes:

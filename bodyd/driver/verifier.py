@@ -44,9 +44,9 @@ def changes(
     return tuple(found)
 
 
-def reached(found: Sequence[Change]) -> frozenset[int]:
-    """The windows that an input opened or activated: later input of its batch may be meant for them."""
-    return frozenset(c.window for c in found if c.kind in ("window_opened", "window_activated"))
+def activated(found: Sequence[Change]) -> frozenset[int]:
+    """The windows that have become active."""
+    return frozenset(c.window for c in found if c.kind == "window_activated")
 
 
 @dataclass(slots=True)

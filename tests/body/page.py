@@ -22,13 +22,16 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
   #box { position: absolute; left: 40px; top: 120px; width: 200px; height: 120px; background: #c33; }
   #dead { position: absolute; left: 300px; top: 120px; width: 200px; height: 120px; background: #eee; }
   #long { position: absolute; left: 40px; top: 280px; width: 400px; height: 200px; overflow: auto; }
+  #pick { position: absolute; left: 540px; top: 220px; width: 200px; height: 40px; font: inherit; }
   #open { position: absolute; left: 540px; top: 120px; width: 200px; height: 60px; }
 </style>
 <textarea id="field"></textarea><div id="box"></div><div id="dead"></div>
 <button id="open" onclick="document.title = 'opened'">retitle</button>
+<select id="pick"><option>one</option><option>two</option><option>three</option></select>
 <div id="long"><div style="height: 4000px; background: linear-gradient(#fff, #36c)"></div></div>
 <script>
-  const send = (entry) => navigator.sendBeacon('/log', JSON.stringify(entry));
+  let count = 0;  // reports may overtake each other on their way
+  const send = (entry) => navigator.sendBeacon('/log', JSON.stringify({n: count++, ...entry}));
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
       target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
@@ -40,6 +43,7 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
   const on = (id, event, entry) =>
     document.getElementById(id).addEventListener(event, (e) => send(entry(e.target)));
   on('field', 'input', (field) => ({name: 'value', value: field.value}));
+  on('pick', 'change', (list) => ({name: 'picked', value: list.value}));
   on('long', 'scroll', (area) => ({name: 'scroll', top: area.scrollTop}));
   window.addEventListener('contextmenu', (e) => e.preventDefault());
   const where = () => send({name: 'ready', screenX: window.screenX, screenY: window.screenY,
@@ -47,6 +51,11 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
     offsetX: window.mozInnerScreenX ?? 0});
   requestAnimationFrame(() => requestAnimationFrame(where));
   window.addEventListener('resize', where);
+  const turn = (time) => {
+    document.getElementById('long').style.background = `hsl(${time / 10 % 360} 50% 50%)`;
+    requestAnimationFrame(turn);
+  };
+  if (location.search === '?animated') requestAnimationFrame(turn);
 </script></html>"""
 
 

@@ -10,6 +10,7 @@ from bodyd.contract.geometry import Bounds, Point, Size
 from bodyd.contract.inventory import Window
 from bodyd.contract.screenshots import Cursor, Screenshot, ScreenTarget
 from bodyd.driver.admission import (
+    Reach,
     Sight,
     check_keyboard,
     check_pointer,
@@ -119,17 +120,65 @@ def test_the_topmost_window_at_a_point_is_the_target():
     assert popup.top_at(Point(x=60, y=5)) is high
 
 
+AT = Point(x=5, y=5)
+
+
 def test_a_covered_moved_or_closed_target_is_stale():
     """The covering window gets no click."""
     seen = window(1)
-    check_pointer(seen, seen, index=0)
-    check_pointer(None, None, index=0)
-    check_pointer(seen, window(7), index=0, opened=frozenset({7}))
+    check_pointer(sight(seen), seen, AT, index=0)
+    check_pointer(sight(), None, AT, index=0)
+    check_pointer(sight(seen), window(7), AT, index=0, opened=frozenset({7}))
+    check_pointer(sight(), window(7), AT, index=0, opened=frozenset({7}))
     for now in (window(2), window(1, x=1), window(1, width=99), None):
         with pytest.raises(StaleScreenshot):
-            check_pointer(seen, now, index=0)
+            check_pointer(sight(seen), now, AT, index=0)
     with pytest.raises(StaleScreenshot):
-        check_pointer(None, seen, index=0)
+        check_pointer(sight(), seen, AT, index=0)
+
+
+def test_a_window_that_the_batch_raised_must_still_be_where_it_was():
+    """What was seen at another place is another target, whoever raised it."""
+    low, high = window(1, width=300), window(2)
+    check_pointer(sight(low, high), low, AT, index=1, opened=frozenset({1}))
+    with pytest.raises(StaleScreenshot, match="moved"):
+        check_pointer(sight(low, high), window(1, width=301), AT, index=1, opened=frozenset({1}))
+
+
+def test_what_an_earlier_target_opens_counts_as_seen():
+    """By the X client that made it: popups and new windows, and never a stranger's."""
+    seen = sight(window(1), window(2))
+    reach = Reach().aimed(CLICK, window(1), 100)
+    clients = {1: 100, 2: 200, 11: 100, 12: 200}
+    assert reach.opened(seen, clients) == {1, 11}
+    hovering = Reach().aimed(a.Move(x=1, y=1), window(1), 100)
+    assert hovering.opened(seen, clients) == {11}
+    keys = Reach().aimed(a.Type(text="x"), window(1), 100)
+    assert keys.opened(seen, clients) == {11}
+    assert Reach().aimed(CLICK, None, None) == Reach().aimed(CLICK, window(1), None) == Reach()
+
+
+def test_the_keyboard_may_follow_a_press_and_the_same_client():
+    """Not a window that was merely hovered over, and not a stranger that took the focus."""
+    clients = {1: 100, 2: 200, 11: 100, 12: 200}
+    assert Reach().aimed(CLICK, window(1), 100).focusable(clients) == {1, 11}
+    assert Reach().aimed(a.Move(x=1, y=1), window(1), 100).focusable(clients) == set()
+    assert Reach().aimed(a.Type(text="x"), window(1), 100).focusable(clients) == {1, 11}
+
+
+@pytest.mark.parametrize(
+    ("action", "switched"),
+    [
+        (a.Keypress(keys=("ALT", "TAB")), {2}),
+        (a.Hold(keys=("SUPER", "TAB"), duration_ms=20), {2}),
+        (a.Keypress(keys=("CTRL", "TAB")), set()),
+        (a.Type(text="x"), set()),
+    ],
+)
+def test_keys_for_the_window_manager_switch_between_windows_that_were_seen(action, switched):
+    """A window that opened meanwhile is none of them."""
+    reach = Reach().switching(action, frozenset({2, 9}), sight(window(1), window(2)))
+    assert reach.focusable({}) == switched
 
 
 def test_keys_go_to_the_window_that_was_active_or_that_the_batch_activated():

@@ -12,7 +12,7 @@ import trio
 from bodyd.contract.actions import parse_input_request
 from bodyd.contract.atoms import Atom, count, plan
 from bodyd.contract.geometry import Point
-from bodyd.contract.inventory import Window
+from bodyd.display.display import Scene
 from bodyd.display.input import SendReport
 from bodyd.driver.dispatcher import Batch, dispatch
 from bodyd.journal.progress import Progress, open_progress
@@ -48,8 +48,8 @@ class TracedDisplay:
         self.while_sending.append(self.trace())
         return SendReport(sent=1, of=1)
 
-    async def windows(self) -> tuple[Window, ...]:
-        return ()
+    async def scene(self) -> Scene:
+        return Scene()
 
     async def release_all(self) -> None:
         pass
@@ -74,7 +74,7 @@ async def run(progress: Progress, display: TracedDisplay, *inputs: dict[str, Any
         sight=None,
         permit=Always(),
         interrupted=trio.Event(),
-        windows=(),
+        scene=Scene(),
         same_pixels=lambda *_: pytest.fail("nothing is bound"),
         note=marks.note,
         reached=marks.reached,

@@ -8,7 +8,7 @@ from bodyd.contract import actions as a
 from bodyd.contract.geometry import Bounds
 from bodyd.contract.inventory import Window
 from bodyd.contract.receipts import Outcome
-from bodyd.driver.verifier import Restless, changes, effect, reached, text_matches
+from bodyd.driver.verifier import Restless, activated, changes, effect, text_matches
 
 
 def window(id: int, title: str = "t", *, active: bool = False, minimised: bool = False) -> Window:
@@ -43,10 +43,12 @@ def test_a_title_that_changes_by_itself_proves_nothing():
     assert changes([window(1, "0:02")], [window(1, "0:03")], restless=restless.at(14.0)) != ()
 
 
-def test_only_opened_and_activated_windows_are_reached():
-    """Later keys of the batch may go there; not to one that was merely retitled."""
-    found = changes([window(1)], [window(1, "new"), window(2, active=True)])
-    assert reached(found) == {2}
+def test_activated_windows_are_told_from_opened_and_retitled_ones():
+    """Those alone may have been switched to."""
+    found = changes(
+        [window(1), window(3)], [window(1, "new"), window(2, active=True), window(3, active=True)]
+    )
+    assert activated(found) == {3}
 
 
 def test_changed_pixels_alone_confirm_nothing():
