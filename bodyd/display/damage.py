@@ -27,6 +27,9 @@ MARK_LIFE = 10.0
 BUSY_FRESH = 0.75
 """A region that has been still for longer is busy no more: a page that was being painted is done."""
 
+CARET_WIDTH = 4
+"""Pixels: what is narrower is a caret; everything else is a sign of an app at work."""
+
 _SLACK = 2  # pixels by which repeated changes of one thing may differ
 _MOST_RECTS = 48
 _MOST_BATCHES = 512
@@ -86,17 +89,24 @@ class _Batch:
 
 
 class Activity:
-    """The record of changes, and the marks that are watching."""
+    """The record of changes, and the marks that are watching.
+
+    Attributes:
+        at_work: When something wider than a caret changed last.
+    """
 
     def __init__(self) -> None:
         self._batches: deque[_Batch] = deque(maxlen=_MOST_BATCHES)
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
+        self.at_work = float("-inf")
 
     def note(self, at: float, rects: Iterable[Bounds]) -> None:
         """Some rectangles have changed."""
         coarse: list[Bounds] = []
         for rect in rects:
             join(coarse, rect)
+        if any(rect.width > CARET_WIDTH for rect in coarse):
+            self.at_work = at
         watching = [m for m in self._marks if not m.settled and at - m.at < MARK_LIFE]
         for mark in watching:
             mark.note(at, coarse)

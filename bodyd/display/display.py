@@ -59,7 +59,11 @@ _MANAGER_LOOKS = 50
 _APP_LOOKS = 250
 _CALM = 0.05  # without another taker, after the first
 _CLOSING = 3.0
-_WIPE_QUIET, _WIPE_CAP = 0.2, 3.0
+_STILL_SECONDS = 1.0
+_WIPE_PATIENCE = 3.0
+_LONG_ENOUGH = 60.0
+"""Seconds after which key presses are taken as understood on a screen that is never still."""
+
 
 _CONTROL, _SHIFT, _INSERT, _V = 0xFFE3, 0xFFE1, 0xFF63, 0x76
 _TERMINALS = frozenset("xterm uxterm urxvt rxvt st st-256color kitty alacritty gnome-terminal".split())
@@ -111,7 +115,7 @@ class Display:
         self._watch = Watch(endpoint, self._sized)
         self._clipboard = Clipboard(endpoint)
         self._typed = trio.Event()
-        self._restore_at = 0.0
+        self._typed_at = self._restore_at = 0.0
         self._idle = trio.CancelScope()
 
     @property
@@ -356,21 +360,26 @@ class Display:
             return Readiness.READY
         finally:
             if self._typist.bound:
-                self._idle.deadline = self._restore_at = trio.current_time() + IDLE_SECONDS
+                self._typed_at = trio.current_time()
+                self._idle.deadline = self._restore_at = self._typed_at + IDLE_SECONDS
                 self._typed.set()
         if readiness is Readiness.FULL:
-            await self._all_keys_read()
+            if not await self._keys_are_read(_WIPE_PATIENCE):
+                return Readiness.TOO_MANY
             return await self._play(atoms, permit, report, note, may_wipe=True)
         return readiness
 
-    async def _all_keys_read(self) -> None:
-        """Wait until the active app has read its key presses: spare keys may then change their meaning.
+    async def _keys_are_read(self, patience: float) -> bool:
+        """Whether every key press has been read and understood: spare keys may then change meaning.
 
-        Proved by the app's answer to a ping where it gives one; else assumed once the screen is quiet.
+        The active app answers a ping, if it is one that does, and nobody has drawn for a while: a
+        browser answers long before it has worked through a thousand key presses.
         """
+        with trio.move_on_after(patience) as waiting:
+            await self._watch.still(_STILL_SECONDS, self._typed_at)
         ping = await self._reader.run(windows.Ping)
-        if not await self._answered(ping, _APP_LOOKS if ping.expected else 0):
-            await self.settle(self.activity(), quiet=_WIPE_QUIET, cap=_WIPE_CAP)
+        answered = await self._answered(ping, _APP_LOOKS)
+        return answered and not (waiting.cancelled_caught and patience < _LONG_ENOUGH)
 
     async def _answered(self, asked: Question, looks: int) -> bool:
         try:
@@ -447,9 +456,14 @@ class Display:
                 await trio.sleep_forever()
             self._typed = trio.Event()
             try:
-                await self._all_keys_read()
-                if not self._typed.is_set():  # nobody has typed meanwhile
+                read = await self._keys_are_read(_LONG_ENOUGH)
+                if self._typed.is_set():  # somebody has typed meanwhile
+                    continue
+                if read:
                     await self._sender.run(self._typist.restore)
+                else:
+                    self._restore_at = trio.current_time() + _LONG_ENOUGH
+                    self._typed.set()
             except DisplayUnavailable:
                 continue  # a lost connection; the next text reads the map anew
 

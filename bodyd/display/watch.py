@@ -124,6 +124,22 @@ class Watch:
             self._changed.set()
             self._changed = trio.Event()
 
+    async def still(self, seconds: float, since: float) -> None:
+        """Wait until no app has drawn for *seconds*, or for as long as one has been at work *since*.
+
+        Carets don't count. The second condition measures how slow the apps are just now.
+
+        Raises:
+            DisplayUnavailable: the server doesn't answer.
+        """
+        while True:
+            await self.look()
+            at_work = self._activity.at_work
+            left = at_work + max(seconds, at_work - since) - trio.current_time()
+            if left <= 0:
+                return
+            await trio.sleep(left)
+
     async def settle(self, mark: Mark, *, quiet: float, cap: float) -> Settled:
         """Wait until nothing that matters to *mark* has changed for *quiet* seconds, at most *cap*.
 
