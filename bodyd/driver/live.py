@@ -63,10 +63,10 @@ class LiveDisplay:
         started = False
         while True:
             endpoint, self._generation = self._endpoint()
-            self._reopen = trio.Event()
             try:
                 async with open_display(endpoint) as display:
                     self._display = display
+                    self._reopen = trio.Event()  # whoever asked meanwhile is served by this one
                     self._next.set()
                     self._next = trio.Event()
                     self._opened(display)
