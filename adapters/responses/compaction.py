@@ -16,7 +16,7 @@ from bodyd.errors import InvalidRequest, UpstreamFailed
 from . import lowering, pairs, pictures, public
 from .gateway import Gateway
 from .history import COMPACTION, COMPACTION_MARK, Kept, new_token
-from .requests import prepare, read_json
+from .requests import read_json, take_pictures
 
 Json = dict[str, Any]
 
@@ -38,9 +38,7 @@ async def compact(gateway: Gateway, request: HttpRequest) -> Json:
     body = read_json(request.body)
     if not body.get("model"):
         raise InvalidRequest("model is missing", param="model")
-    prepared = await prepare(
-        request, body, history=gateway.history, settings=gateway.settings, native=gateway.upstream.native
-    )
+    prepared = await gateway.prepared(request, body, take_pictures(body))
     history = [kept.item for kept in (*prepared.before, *prepared.fed)]
     items = [pictures.by_reference(item) for item in pairs.answerable(history)]
     asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": PROMPT}]}
@@ -71,13 +69,8 @@ async def compact(gateway: Gateway, request: HttpRequest) -> Json:
 
 async def input_tokens(gateway: Gateway, request: HttpRequest) -> Json:
     """`POST /v1/responses/input_tokens`: an estimate, as only the model's server could count."""
-    prepared = await prepare(
-        request,
-        read_json(request.body),
-        history=gateway.history,
-        settings=gateway.settings,
-        native=gateway.upstream.native,
-    )
+    body = read_json(request.body)
+    prepared = await gateway.prepared(request, body, take_pictures(body))
     kept: list[Kept] = [*prepared.before, *prepared.fed]
     shown = sum(len(pictures.hashes(one.item)) for one in kept)
     text = json.dumps([one.item for one in kept], ensure_ascii=False)

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 import trio
+from pydantic_core import to_json
 
 from bodyd.contract.adapters import AdapterContext, HttpRequest
 from bodyd.contract.computer_run import ComputerRunner
@@ -26,7 +27,7 @@ from .listing import Page, cut
 from .log import Log
 from .loop import Loop
 from .presence import Presence
-from .requests import FULL_PICTURES, Prepared, prepare, read_json
+from .requests import FULL_PICTURES, Prepared, prepare, read_json, take_pictures
 from .runs import Attempt, Run, Runs
 from .upstreams import Upstream
 
@@ -73,22 +74,35 @@ class Gateway:
         Raises:
             BodydError: the request can't be carried out; nothing was begun.
         """
-        attempt = _attempt(request)
+        body = read_json(request.body)
+        images = take_pictures(body)
+        attempt = _attempt(request, body)
         known = self.runs.find(attempt)
         if known is not None:
             return Started(known)
-        return await self.begin(request, read_json(request.body), attempt)
+        return await self.begin(request, body, images, attempt)
 
-    async def begin(self, request: HttpRequest, body: Json, attempt: Attempt) -> Started:
-        """Begin a response to *body*, whose bytes are not looked at again."""
-        prepared = await prepare(
-            request, body, history=self.history, settings=self.settings, native=self.upstream.native
-        )
+    async def begin(
+        self, request: HttpRequest, body: Json, images: dict[str, bytes], attempt: Attempt
+    ) -> Started:
+        """Begin a response to *body*, from which *images* were taken."""
+        prepared = await self.prepared(request, body, images)
         if prepared.conversation is not None and self.runs.busy(prepared.conversation):
             raise ConversationBusy("another response of this conversation is being made")
         run = self._run(prepared, attempt)
         self.runs.start(run)
         return Started(run, prepared.registry.left_out)
+
+    async def prepared(self, request: HttpRequest, body: Json, images: dict[str, bytes]) -> Prepared:
+        """*body*, read and checked whole."""
+        return await prepare(
+            request,
+            body,
+            images,
+            history=self.history,
+            settings=self.settings,
+            native=self.upstream.native,
+        )
 
     async def response(self, id: str, caller: Caller, *, include: tuple[str, ...] = ()) -> Json:
         """A response as it is now, or as it ended.
@@ -199,9 +213,10 @@ class Gateway:
         )
 
 
-def _attempt(request: HttpRequest) -> Attempt:
+def _attempt(request: HttpRequest, body: Json) -> Attempt:
+    """*body* has its pictures by hash, so that they are not hashed a second time here."""
     count = request.headers.get("x-stainless-retry-count", "0")
-    digest = sha256(request.body)
+    digest = sha256(to_json(body))
     for name in ("bodyd-execution", "bodyd-items"):
         digest.update(b"\0" + request.headers.get(name, "").encode())
     return Attempt(

@@ -77,10 +77,32 @@ def read_json(raw: bytes) -> Json:
     return value
 
 
+def take_pictures(body: Json) -> dict[str, bytes]:
+    """Move the pictures of *body*'s input out of it, unchecked as it is; returns them by hash.
+
+    Raises:
+        InvalidRequest, TooLarge: one that can't be read.
+    """
+    images: dict[str, bytes] = {}
+    listed = body.get("input")
+    if isinstance(listed, list):
+        body["input"] = [
+            pictures.take(item, images, param=f"input[{index}]") if isinstance(item, dict) else item
+            for index, item in enumerate(listed)
+        ]
+    return images
+
+
 async def prepare(
-    request: HttpRequest, body: Json, *, history: History, settings: GatewaySettings, native: frozenset[str]
+    request: HttpRequest,
+    body: Json,
+    images: dict[str, bytes],
+    *,
+    history: History,
+    settings: GatewaySettings,
+    native: frozenset[str],
 ) -> Prepared:
-    """Read *body*, with the stored history that it continues.
+    """Read *body*, from which *images* were taken, with the stored history that it continues.
 
     Raises:
         BodydError: it can't be carried out; `param` names the field.
@@ -88,11 +110,7 @@ async def prepare(
     _check_fields(body)
     passthrough = settings.unknown == "passthrough"
     tools = wire.tools(body.get("tools"), passthrough=passthrough)
-    images: dict[str, bytes] = {}
-    listed = [
-        pictures.take(item, images, param=f"input[{index}]")
-        for index, item in enumerate(wire.input_items(body.get("input"), passthrough=passthrough))
-    ]
+    listed = wire.input_items(body.get("input"), passthrough=passthrough)
     before, root, conversation = await _continued(body, request.caller, history)
     fed = await history.resolve(listed, request.caller)
     past = pairs.answerable([kept.item for kept in before])

@@ -30,6 +30,7 @@ log = logging.getLogger("bodyd.gateway")
 
 FINISH_SECONDS = 5.0
 """For the store to take the end of a response that was cancelled."""
+REMEMBERED = 256
 REMEMBERED_SECONDS = 600.0
 """How long a finished response can be joined as a stream, with its numbers, or by its Idempotency-Key."""
 AGAIN_SECONDS = 60.0
@@ -172,6 +173,8 @@ class Runs:
             with trio.move_on_after(FINISH_SECONDS, shield=True):
                 await self._finish(run, ending)
             run.ended_at = trio.current_time()
+            for images in (run.loop.images, run.prepared.images):
+                images.clear()  # they are in the store, and an ended run stays for a while
             run.log.close()
             run.done.set()
 
@@ -251,11 +254,12 @@ class Runs:
 
     def _forget(self) -> None:
         now = trio.current_time()
-        for id, run in list(self._by_id.items()):
-            if run.ended_at is not None and now - run.ended_at <= REMEMBERED_SECONDS:
+        ended = [(id, run) for id, run in self._by_id.items() if run.ended_at is not None]
+        for number, (id, run) in enumerate(ended):
+            late = run.ended_at is not None and now - run.ended_at > REMEMBERED_SECONDS
+            if not late and len(ended) - number <= REMEMBERED:
                 break  # they end about in the order in which they began
-            if run.ended_at is not None:
-                self._drop(id, run)
+            self._drop(id, run)
 
     def _drop(self, id: str, run: Run) -> None:
         del self._by_id[id]

@@ -17,7 +17,7 @@ from bodyd.contract.lease import Scope
 from bodyd.errors import BodydError, ConversationBusy, InvalidRequest
 
 from .gateway import Gateway, fresh_attempt
-from .requests import read_json
+from .requests import read_json, take_pictures
 from .runs import Run
 
 Json = dict[str, Any]
@@ -66,7 +66,7 @@ class _Conversation:
     async def _answer(self, body: Json) -> None:
         try:
             attempt = fresh_attempt(self._request.caller)
-            started = await self._gateway.begin(self._request, body, attempt)
+            started = await self._gateway.begin(self._request, body, take_pictures(body), attempt)
             await self._tell(started.run)
         except BodydError as exc:
             await self._refuse(exc)

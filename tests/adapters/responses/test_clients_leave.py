@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from bodyd_adapters.responses.runs import REMEMBERED
 
 from bodyd import errors
 from bodyd.contract.ports import Document
 
 from .test_loop import kinds
-from .world import OTHER, OWNER, World, computer, message, read, shell, world
+from .world import OTHER, OWNER, PIXEL, World, computer, message, read, shell, world
 
 BODY = {"model": "m", "input": "go", "tools": [{"type": "computer"}, {"type": "shell"}]}
 
@@ -282,3 +283,18 @@ async def test_store_false_leaves_nothing(tmp_path: Path):
         assert await w.store.keys("item") == []
         with pytest.raises(errors.PreviousResponseNotFound):
             await w.create(previous_response_id=response["id"])
+
+
+async def test_ended_responses_do_not_pile_up(tmp_path: Path):
+    """Only so many are remembered, without their pictures; older ones are read from the store."""
+    picture = {"type": "input_image", "image_url": PIXEL}
+    said = {"role": "user", "content": [picture]}
+    async with world(tmp_path, *[[message("x")]] * (REMEMBERED + 3)) as w:
+        first = await w.create(input=[said])
+        for number in range(REMEMBERED + 2):
+            await w.create(metadata={"n": str(number)})
+        runs = w.adapter.gateway.runs._by_id
+        assert len(runs) <= REMEMBERED + 2
+        assert first["id"] not in runs
+        assert not any(run.loop.images or run.prepared.images for run in runs.values())
+        assert (await w.get(f"/v1/responses/{first['id']}"))["id"] == first["id"]
