@@ -14,7 +14,7 @@ from .geometry import Point
 from .keys import Key, chord, modifiers
 
 TAP_SECONDS = 0.010
-"""Between down and up of a pressed key or button: shorter taps are missed by some toolkits."""
+"""Between down and up of a pressed key: shorter taps are missed by some toolkits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def plan(action: a.Action, to_body: ToBody) -> tuple[Atom, ...]:
     match action:
         case a.Click() | a.DoubleClick() | a.TripleClick():
             button = a.BUTTONS[action.button]
-            press = (ButtonDown(button), Pause(TAP_SECONDS), ButtonUp(button))
+            press = (ButtonDown(button), ButtonUp(button))  # the readback between them is pause enough
             return _held(modifiers(action.keys), (_move(action, to_body), *press * _PRESSES[action.type]))
         case a.Move():
             return _held(modifiers(action.keys), (_move(action, to_body),))
