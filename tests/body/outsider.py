@@ -54,7 +54,10 @@ class XServer:
 
 async def x_server(world: World, client: BodyClient) -> XServer:
     """Find it by what the status says and the run directory holds."""
-    init = (await client.status())["components"]["x"]["pid"]
+    return _found(world, (await client.status())["components"]["x"]["pid"])
+
+
+def _found(world: World, init: int) -> XServer:
     pid = next(p for p in descendants(init) if Path(f"/proc/{p}/comm").read_text() == "Xvfb\n")
     cookie = Path(f"/proc/{pid}/root/bodyd/auth").read_bytes()[-16:]  # the last field of the last record
     (path,) = (world.config.run / "x").glob("*/X0")

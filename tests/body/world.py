@@ -168,6 +168,8 @@ def running_world(root: Path, **sections: dict[str, object]) -> Iterator[World]:
         finally:
             if world.process is not None and world.process.poll() is None:
                 assert world.stop() == 0, "\n".join(world.reports)
+            elif world.process is not None and world.process.returncode not in (0, -signal.SIGKILL):
+                raise AssertionError("the daemon ended by itself:\n" + "\n".join(world.reports))
 
 
 @contextmanager
