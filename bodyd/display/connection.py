@@ -48,6 +48,7 @@ class Wire(socket.socket):
     """A connected, non-blocking socket to the X server, with the cookie that opens it."""
 
     cookie: bytes = b""
+    companion: Wire | None = None  # a second one for the same purpose: they end together
 
     def send(self, data: XObject, flags: int = 0, /) -> int:
         """As usual, but a full buffer is 0 bytes sent: python-xlib takes any error for a hang-up."""
@@ -60,11 +61,15 @@ class Wire(socket.socket):
         """As usual, but also wakes whoever waits on a duplicate of the descriptor."""
         self.abort()
         super().close()
+        if self.companion is not None:
+            self.companion.close()
 
     def abort(self) -> None:
         """Wake whoever waits on this socket, with an error. Callable from any thread, any time."""
         with contextlib.suppress(OSError):  # never connected, or closed already: nobody waits
             self.shutdown(socket.SHUT_RDWR)
+        if self.companion is not None:
+            self.companion.abort()
 
 
 def connect(endpoint: XEndpoint) -> Wire:

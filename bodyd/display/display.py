@@ -26,7 +26,7 @@ from . import capture as camera
 from . import quiescence, resize, windows, xinput, xkb
 from .capture import Album, Camera, Capture
 from .clipboard import CLIPBOARD, PRIMARY, Clipboard
-from .connection import PATIENCE, Wire, XConnection
+from .connection import PATIENCE, Wire, XConnection, connect
 from .damage import Mark, Settled
 from .input import Held, Sender, SendReport, untypable
 from .lane import Lane
@@ -51,13 +51,18 @@ __all__ = [
 IDLE_SECONDS = 2.0
 """After so long without typing, the keymap is put back as it was found."""
 
-TAKEN_SECONDS = 1.0
+TAKEN_SECONDS = 2.0
 """How long a pasted text is offered before the clipboard is restored all the same."""
 
 _LOOK_SECONDS = 0.02  # between two looks for an answer that no event announces here
 _MANAGER_LOOKS = 50
 _APP_LOOKS = 250
-_CALM = 0.05  # without another taker, after the first
+_SHOWN_SECONDS = 0.5
+_CALM = 0.3
+"""Seconds without another taker after the last: Chromium asks twice, and drops the paste if the
+clipboard has changed in between."""
+
+_QUIET = 0.05
 _CLOSING = 3.0
 _STILL_SECONDS = 1.0
 _WIPE_PATIENCE = 3.0
@@ -106,6 +111,7 @@ class Display:
     def __init__(self, endpoint: XEndpoint) -> None:
         self.size = Size(width=1, height=1)
         self.geometry = 0
+        self._endpoint = endpoint
         self._typist = Typist()
         self._held = Held()
         self._album = Album()
@@ -130,7 +136,10 @@ class Display:
 
     async def start(self) -> None:
         await self._watch.look()
-        await self._sender.run(lambda x: x.display.sync())
+        if await self._sender.run(self._typist.adopt):
+            self._typed_at = trio.current_time()
+            self._restore_at = self._typed_at + IDLE_SECONDS
+            self._typed.set()
 
     def serve(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self._watch.run, name="display watch")
@@ -330,7 +339,7 @@ class Display:
 
     def _open_sender(self, wire: Wire) -> SenderConnection:
         self._typist.distrust()
-        return SenderConnection(wire)
+        return SenderConnection(wire, connect(self._endpoint))
 
     def _sized(self, size: Size, fresh: bool) -> None:
         if size != self.size or fresh:
@@ -414,6 +423,7 @@ class Display:
         selection, modifier, key = (
             (PRIMARY, _SHIFT, _INSERT) if app in _TERMINALS else (CLIPBOARD, _CONTROL, _V)
         )
+        mark = self.activity()
         before = await self._clipboard.snapshot(selection)
         served = self._clipboard.served
         keys = SendReport(of=4)
@@ -423,6 +433,7 @@ class Display:
             await self._play(chord, permit, keys, None)
             if keys.sent == keys.of:
                 await self._until_taken(served)
+                await self._until_shown(mark)
         finally:
             with trio.move_on_after(PATIENCE, shield=True):
                 await self._clipboard.restore(selection, before)
@@ -446,6 +457,12 @@ class Display:
                     await self._clipboard.taken(since)
                 if calm.cancelled_caught:
                     return
+
+    async def _until_shown(self, mark: Mark) -> None:
+        """Wait for the app to draw what it took: browsers insert it some time after asking."""
+        with trio.move_on_after(_SHOWN_SECONDS):
+            await self._watch.drawn(mark, trio.current_time() - _CALM)
+        await self.settle(mark, quiet=_QUIET, cap=_SHOWN_SECONDS)
 
     async def _tidy(self) -> None:
         """Put the keymap back once nobody has typed for a while."""

@@ -35,6 +35,8 @@ THAW = 1.0
 
 THAW_WHEN_FENCED = 0.1
 
+LOOK_AGAIN = 0.0005
+
 T = TypeVar("T")
 
 SHIFT_L, SHIFT_R = 0xFFE1, 0xFFE2
@@ -260,6 +262,7 @@ class Sender:
             xkb.clear(self._x)  # Caps Lock would turn every letter round
         self._x.echo.read()  # what an earlier send left, if the server failed in it
         self._x.echo.listen()
+        self._x.overhearing.start()
         self._down = list(self._x.display.query_keymap())
         ours = {stroke.code for stroke in self._held.keys.values()}
         if any(stroke.shift for stroke in self._held.keys.values()):
@@ -338,6 +341,7 @@ class Sender:
         self._compare_pointer(moved=False)
         echoes = self._x.echo.read()
         self._report.interference |= bool(echoes)
+        self._report.interference |= self._x.overhearing.stop()
 
 
 def codes_down(vector: Sequence[int]) -> list[int]:

@@ -117,6 +117,10 @@ class Scratch:
         pairs = ((keysyms[2 * i], keysyms[min(2 * i + 1, len(keysyms) - 1)]) for i in range(need))
         return Plan(dict(zip(codes, pairs, strict=True)), wipe)
 
+    def adopt(self, rows: dict[int, Row]) -> None:
+        """Take over what an earlier scratch has bound: known, but to be wiped before anything is added."""
+        self._used, self.rows = len(self._spare), dict(rows)
+
     def apply(self, plan: Plan) -> None:
         """The plan has been written."""
         if plan.wipe:
@@ -144,6 +148,21 @@ def block(rows: dict[int, Row], keymap: Keymap) -> tuple[int, list[Row]]:
         (*rows[code], *(0,) * (pad - len(rows[code]))) if code in rows else keymap.row(code)
         for code in range(first, last + 1)
     ]
+
+
+def note_of_rows(rows: dict[int, Row]) -> list[int]:
+    """*rows* as one list of numbers: the width, then keycode and keysyms of each."""
+    width = len(next(iter(rows.values()), ()))
+    return [width, *(number for code, row in rows.items() for number in (code, *row))]
+
+
+def rows_from_note(note: list[int]) -> dict[int, Row] | None:
+    """The rows that `note_of_rows` wrote; None if it wasn't (any app can write there)."""
+    if not note or not 2 <= note[0] <= 64 or len(note[1:]) % (note[0] + 1):
+        return None
+    step = note[0] + 1
+    rows = {note[at]: tuple(note[at + 1 : at + step]) for at in range(1, len(note), step)}
+    return rows if rows.keys() <= set(SPARE) else None
 
 
 def _expendable(keysym: int) -> bool:

@@ -11,9 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
+from Xlib import Xatom
+
 from .connection import XObject
-from .keymap import FIRST_KEYCODE, LAST_KEYCODE, Keymap, Plan, Row, Scratch, Stroke, block
+from .keymap import (
+    FIRST_KEYCODE,
+    LAST_KEYCODE,
+    SPARE,
+    Keymap,
+    Plan,
+    Row,
+    Scratch,
+    Stroke,
+    block,
+    note_of_rows,
+    rows_from_note,
+)
 from .xinput import SenderConnection
+
+_NOTE = "BODYD_KEYMAP"
 
 
 class Readiness(Enum):
@@ -86,11 +102,31 @@ class Typist:
         if self._scratch.rows:
             self._write(x, keymap, {code: self._original[code] for code in self._scratch.rows})
             self._scratch.apply(Plan({}, wipe=True))
+            x.root.delete_property(x.atom(_NOTE))
             self.restores += 1
             self._read(x)
 
+    def adopt(self, x: SenderConnection) -> bool:
+        """Find what an earlier connection's typist has left bound; whether there is anything.
+
+        What was there before is written down on the root window as long as anything is bound, so a
+        daemon that reconnects to a running server can still put it back.
+        """
+        keymap = self._read(x)
+        note: XObject = x.root.get_full_property(x.atom(_NOTE), Xatom.CARDINAL)
+        original = rows_from_note(list(note.value)) if note is not None else None
+        if not original or self._scratch.rows:
+            return self.bound
+        changed = {code: keymap.row(code)[:2] for code, row in original.items() if keymap.row(code) != row}
+        self._original = original
+        self._scratch = Scratch(tuple(code for code in SPARE if code in original))
+        self._scratch.adopt(changed)
+        return self.bound
+
     def _bind(self, x: SenderConnection, keymap: Keymap, plan: Plan) -> None:
         old = {code: self._original[code] for code in self._scratch.rows} if plan.wipe else {}
+        if not self._scratch.rows:
+            x.root.change_property(x.atom(_NOTE), Xatom.CARDINAL, 32, note_of_rows(self._original))
         self._write(x, keymap, {**old, **plan.rows})
         self._scratch.apply(plan)
 

@@ -124,6 +124,24 @@ class Watch:
             self._changed.set()
             self._changed = trio.Event()
 
+    async def drawn(self, mark: Mark, since: float) -> None:
+        """Wait until something that matters to *mark* has changed after *since*.
+
+        Raises:
+            DisplayUnavailable: the server doesn't answer.
+        """
+        self._waiting += 1
+        self._urgent.set()
+        try:
+            while True:
+                changed = self._changed
+                await self.look()
+                if mark.last is not None and mark.last > since:
+                    return
+                await changed.wait()
+        finally:
+            self._waiting -= 1
+
     async def still(self, seconds: float, since: float) -> None:
         """Wait until no app has drawn for *seconds*, or for as long as one has been at work *since*.
 

@@ -20,6 +20,7 @@ from bodyd.errors import DisplayUnavailable
 
 from . import xkb
 from .connection import Wire, XConnection, XObject
+from .overhear import Overhearing
 
 _NAME = "XInputExtension"
 _GENERIC_EVENT = 35
@@ -128,13 +129,16 @@ class EchoListener:
 
 
 class SenderConnection(XConnection):
-    """A connection prepared for sending."""
+    """A connection prepared for sending, with all that tells what became of it."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, second: Wire) -> None:
+        """*second*: another connected wire, for what is overheard; closed with the first."""
+        wire.companion = second
         super().__init__(wire)
         xkb.announce(self)
         xkb.watch_map(self)
         self.echo = EchoListener(self)
+        self.overhearing = Overhearing(self, XConnection(second))
 
 
 def announce(x: XConnection) -> None:

@@ -7,6 +7,7 @@ import threading
 import pytest
 from Xlib import X
 from Xlib.ext import xtest
+from Xlib.protocol import event
 
 from bodyd.contract import actions as a
 from bodyd.contract.atoms import ButtonDown, ButtonUp, Char, KeyDown, KeyUp, MoveTo, Pause, plan
@@ -203,6 +204,35 @@ async def test_a_warped_pointer_is_seen(
 
     report = await display.send([MoveTo(5, 5)], permit, meddle)
     assert report.interference
+    other.close()
+
+
+async def test_a_made_up_event_is_heard(
+    server: XServer, display: Display, recorder: Recorder, permit: AnyTime
+) -> None:
+    """Another client sends a key press straight to the window, past every device."""
+    other = server.connect()
+    made_up = event.KeyPress(
+        time=0,
+        root=other.root,
+        window=recorder.window,
+        same_screen=1,
+        child=0,
+        root_x=1,
+        root_y=1,
+        event_x=1,
+        event_y=1,
+        state=0,
+        detail=38,
+    )
+
+    def meddle(sent: int) -> None:
+        recorder.window.send_event(made_up)
+        recorder.x.display.sync()
+
+    assert not (await display.send([Char("x")], permit)).interference
+    assert (await display.send([Char("x")], permit, meddle)).interference
+    assert not (await display.send([Char("x")], permit)).interference
     other.close()
 
 

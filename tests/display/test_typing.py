@@ -7,11 +7,11 @@ import string
 
 import pytest
 import trio
-from Xlib import X
+from Xlib import X, Xatom
 from Xlib.ext import xtest
 
 from bodyd.contract.atoms import Char
-from bodyd.display.display import Display
+from bodyd.display.display import Display, open_display
 
 from .conftest import AnyTime
 from .fields import ALL, OpenField
@@ -88,6 +88,35 @@ async def test_the_keymap_is_put_back(managed: XServer, display: Display, permit
     await until(lambda: display.keymap_restores == 1)
     assert core_map(managed) == before
     assert display.keymap_changes == 1
+
+
+async def test_a_new_connection_puts_the_keymap_back(managed: XServer, permit: AnyTime) -> None:
+    """The first display is gone before it has tidied up: the next one knows what was there, and types."""
+    before = core_map(managed)
+    async with open_display(managed.endpoint) as first:
+        await first.send([Char(c) for c in GREETING], permit)
+    assert core_map(managed) != before
+    async with open_display(managed.endpoint) as second:
+        await second.send([Char(c) for c in GREETING], permit)
+        assert second.keymap_changes == 0
+        report = await second.send([Char(c) for c in "ßđŋħł"], permit)
+        assert (report.sent, report.interference) == (5, False)
+        await until(lambda: second.keymap_restores == 1)
+        assert core_map(managed) == before
+
+
+@pytest.mark.parametrize("note", [[], [7], [7, 1, 2], [2, 38, 1, 2], [0] * 9, [2**32 - 1] * 8])
+async def test_a_forged_note_is_ignored(server: XServer, note: list[int], permit: AnyTime) -> None:
+    """An app's own idea of the original keymap does not reach any key but the spare ones."""
+    x = server.connect()
+    x.root.change_property(x.atom("BODYD_KEYMAP"), Xatom.CARDINAL, 32, note)
+    x.display.sync()
+    before = core_map(server)
+    async with open_display(server.endpoint) as display:
+        await display.send([Char("漢")], permit)
+        await until(lambda: display.keymap_restores == 1)
+    assert core_map(server) == before
+    x.close()
 
 
 async def test_a_foreign_keymap_is_noticed(managed: XServer, display: Display) -> None:
