@@ -126,6 +126,12 @@ class Desktop:
         apps.start_soon(_unsupervised, session, f"app:{name}#{self._launched}", argv)
         await trio.lowlevel.checkpoint()
 
+    async def restart_window_manager(self) -> None:
+        """End the window manager for good, though it may hang; it is started again. Windows stay."""
+        if self._session is None:
+            raise Unavailable("the desktop is being restarted")
+        await self._session.signal("window_manager", signal.SIGKILL)
+
     async def restart_apps(self) -> None:
         """End the apps' sandbox, browser first and gently, and begin a new one on the same X server."""
         scope = self._apps_scope

@@ -5,7 +5,7 @@ Composes the rooms below it; holds no rules of its own but who may ask for what.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -23,8 +23,9 @@ from bodyd.contract.acts import (
     LaunchRequest,
     ResizeRequest,
 )
+from bodyd.contract.events import Event
 from bodyd.contract.inventory import App, Inventory
-from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
+from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseState, LeaseView, Scope
 from bodyd.contract.ports import Caller, XEndpoint
 from bodyd.contract.receipts import Receipt
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
@@ -36,10 +37,10 @@ from bodyd.policy.rules import Rules
 from .acts import Acts
 from .door import Door
 from .events import Events
+from .health import Health
 from .live import LiveDisplay
 from .screens import Screens
-
-HEALTH_SECONDS = 1.0
+from .vitals import Vitals
 
 
 class DesktopPort(Protocol):
@@ -61,6 +62,10 @@ class DesktopPort(Protocol):
     async def wait_generation(self, after: int) -> int: ...
 
     async def launch(self, name: str) -> None: ...
+
+    async def restart_window_manager(self) -> None: ...
+
+    async def restart_apps(self) -> None: ...
 
     async def restart_display(self, screen: tuple[int, int] | None = None) -> None: ...
 
@@ -95,6 +100,7 @@ class Body:
         self._journal = journal
         self._clock = clock
         self.events = Events()
+        self._also: list[Callable[[], Awaitable[bool]]] = []
         self._live = LiveDisplay(self._endpoint, self._moved)
         self._screens = Screens(live=self._live, journal=journal, clock=clock)
         rules = Rules(deny=frozenset(config.policy.deny), approve=frozenset(config.policy.approve))
@@ -106,6 +112,7 @@ class Body:
             rules=rules,
             clock=clock,
             announce=self.events.publish,
+            health=lambda: self._health,
         )
         self._acts = Acts(
             leases=lambda: self._leases,
@@ -117,15 +124,25 @@ class Body:
             clock=clock,
             announce=self.events.publish,
         )
+        self._health = Health(self._live, desktop, in_use=self._in_use, tell=self._tell_of_mending)
         self._leases = LeaseManager(
             body_id=body_id,
             store=journal,
             clock=clock,
-            quiesce=self._door.quiesce,
+            quiesce=self._quiesce,
             announce=self.events.publish,
             queue=config.lease.queue,
-            recover_steps={1: self._door.quiesce, 2: self._recover_connections, 3: self._recover_display},
+            recover_steps={1: self._quiesce, 2: self._recover_connections, 3: self._recover_display},
         )
+
+    @property
+    def leases(self) -> LeaseManager:
+        """The lease, for what else runs under it (execution/)."""
+        return self._leases
+
+    def also_quiesce(self, halted: Callable[[], Awaitable[bool]]) -> None:
+        """Let no hand-over be proved quiet before *halted* says so, too; it ends within the lease's bound."""
+        self._also.append(halted)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the display, the lease and the door; started once all three are ready."""
@@ -133,6 +150,7 @@ class Body:
             await nursery.start(self._live.run)
             await nursery.start(self._door.run)
             await nursery.start(self._leases.run)
+            nursery.start_soon(self._health.run)
             task_status.started()
 
     # -- looking ---------------------------------------------------------------------------------
@@ -153,9 +171,17 @@ class Body:
         }
 
     async def health(self) -> dict[str, dict[str, Any]]:
-        """Each component: `state` "ready" or what is wrong; for /readyz and status."""
+        """Each component: `state` "ready" or what is wrong; for /readyz and status.
+
+        Programs are as desktop/ knows them; those that run are as they answer, or don't.
+        """
+        vitals = await self._health.fresh()
         parts = {name: _ready(part) for name, part in self._desktop.components().items()}
-        return {**parts, "display": await self._display_health(), "journal": await self._journal_health()}
+        for name, state in vitals.states().items():
+            part = parts.setdefault(name, {"state": "ready"})
+            if part["state"] == "ready":
+                part["state"] = state
+        return {**parts, "display": _display_health(vitals), "journal": await self._journal_health()}
 
     async def screenshot(
         self, request: ScreenshotRequest, *, caller: Caller, lease_token: str | None = None
@@ -272,22 +298,27 @@ class Body:
     async def _moved(self, generation: int) -> None:
         await self._desktop.wait_generation(generation)
 
+    async def _quiesce(self) -> bool:
+        """The door's proof first, for keys are held there; then everyone else's."""
+        return await self._door.quiesce() and all([await halted() for halted in self._also])
+
     async def _recover_connections(self) -> bool:
         await self._live.reconnect()
-        return await self._door.quiesce()
+        return await self._quiesce()
 
     async def _recover_display(self) -> bool:
         generation = self._desktop.generation
         await self._desktop.restart_display()
         await self._live.opened_after(generation)
-        return await self._door.quiesce()
+        return await self._quiesce()
 
-    async def _display_health(self) -> dict[str, Any]:
-        try:
-            with trio.fail_after(HEALTH_SECONDS):
-                return {"state": "ready", "round_trip_ms": round(1000 * await self._live.current.ping(), 2)}
-        except (DisplayUnavailable, trio.TooSlowError) as exc:
-            return {"state": "down", "detail": str(exc) or "the display server does not answer"}
+    def _in_use(self) -> bool:
+        return self._leases.view().state is not LeaseState.VACANT
+
+    async def _tell_of_mending(self, wrong: str, restart: str) -> None:
+        facts: dict[str, object] = {"wrong": wrong, "restart": restart}
+        self.events.publish(Event(type="body.mending", at=self._clock.wall_ms(), data=facts))
+        await self._journal.audit("body.mending", facts)
 
     async def _journal_health(self) -> dict[str, Any]:
         error = self._leases.store_error
@@ -308,3 +339,9 @@ class Body:
 def _ready(part: dict[str, Any]) -> dict[str, Any]:
     """A running program is a ready component; any other state is named as it is."""
     return {**part, "state": "ready"} if part["state"] == "running" else part
+
+
+def _display_health(vitals: Vitals) -> dict[str, Any]:
+    if vitals.round_trip is None:
+        return {"state": "down", "detail": "the display server does not answer"}
+    return {"state": "ready", "round_trip_ms": round(1000 * vitals.round_trip, 2)}

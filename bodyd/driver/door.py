@@ -38,6 +38,7 @@ from bodyd.policy.rules import Rules, judge
 
 from . import dispatcher, verifier
 from .admission import Reach, Sight, check_sight, plan_batch
+from .health import Health
 from .live import LiveDisplay
 from .pixels import same_neighbourhood
 from .screens import Screens
@@ -89,7 +90,9 @@ class Door:
         rules: Rules,
         clock: Clock,
         announce: Callable[[Event], None],
+        health: Callable[[], Health],
     ) -> None:
+        self._health = health
         self._leases = leases
         self._journal = journal
         self._live = live
@@ -281,28 +284,37 @@ class Door:
         self._last_windows = after.windows
         inputs = dispatcher.conclude(batch, done, after, changed)
         self._last = (turn.request.request_id, batch.sight, batch.reach)
+        outcome = greatest(i.outcome for i in inputs)
+        doubt = next((i.delivery for i in inputs if i.delivery.outcome is Outcome.UNCERTAIN), None)
         shot = None
         if turn.request.screenshot and turn.permit.valid:
             shot = await self._next_screenshot(turn)
-        receipt = Receipt(
-            request_id=turn.request.request_id,
-            epoch=turn.request.epoch,
-            screenshot_id=batch.sight.shot.screenshot_id if batch.sight else None,
-            started_at=started,
-            completed_at=self._clock.wall_ms(),
-            outcome=greatest(i.outcome for i in inputs),
-            inputs=inputs,
-            settled=settled,
-            reason=f"mended before: {', '.join(mended)}" if mended else None,
-            screenshot=shot,
-        )
         with trio.move_on_after(FINISH_SECONDS, shield=True):
-            if receipt.delivery is Outcome.UNCERTAIN:
-                reason = next(i.delivery.reason for i in inputs if i.delivery.outcome is Outcome.UNCERTAIN)
-                await self._leases().delivery_uncertain(reason or "uncertain")
+            if doubt is not None:
+                await self._leases().delivery_uncertain(doubt.reason or "uncertain")
+            missing = turn.request.screenshot and turn.permit.valid and shot is None
+            receipt = Receipt(
+                request_id=turn.request.request_id,
+                epoch=turn.request.epoch,
+                screenshot_id=batch.sight.shot.screenshot_id if batch.sight else None,
+                started_at=started,
+                completed_at=self._clock.wall_ms(),
+                outcome=outcome,
+                inputs=inputs,
+                settled=settled,
+                reason=await self._reason(mended, in_doubt=doubt is not None or missing),
+                screenshot=shot,
+            )
             await self._journal.finish(receipt.request_id, receipt)
         self._tell("action.completed", turn, outcome=receipt.outcome.value)
         return receipt
+
+    async def _reason(self, mended: list[str], *, in_doubt: bool) -> str | None:
+        """What was straightened before the batch, and what is not well in the body; asked anew in doubt."""
+        health = self._health()
+        trouble = (await health.fresh() if in_doubt else health.vitals()).trouble()
+        said = [f"mended before: {', '.join(mended)}"] if mended else []
+        return "; ".join([*said, *([trouble] if trouble else [])]) or None
 
     async def _settle(
         self, turn: _Turn, display: Display, done: dispatcher.Dispatched, mark: Mark
