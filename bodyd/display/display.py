@@ -7,34 +7,31 @@ time, and a stopped server raises DisplayUnavailable within seconds; it never bl
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from itertools import groupby
 
 import trio
 
-from bodyd.contract.atoms import Atom, Char, KeyDown, KeyUp, Pause, count
+from bodyd.contract.atoms import Atom
 from bodyd.contract.geometry import Bounds, Point, Size
 from bodyd.contract.inventory import Window
 from bodyd.contract.ports import Permit, XEndpoint
 from bodyd.contract.screenshots import Cursor
-from bodyd.errors import DisplayUnavailable
 
 from . import capture as camera
 from . import quiescence, resize, windows, xinput, xkb
 from .capture import Album, Camera, Capture
-from .clipboard import CLIPBOARD, PRIMARY, Clipboard
-from .connection import PATIENCE, Wire, XConnection, connect
+from .clipboard import Clipboard
+from .connection import PATIENCE, Wire, XConnection
 from .damage import Mark, Settled
-from .input import Held, Sender, SendReport, untypable
+from .hand import Hand, answer
+from .input import SendReport
 from .lane import Lane
+from .probes import ManagerProbe
 from .quiescence import Quiescence
-from .typist import Readiness, Typist
 from .watch import Watch
-from .windows import Question, Scene, Under
-from .xinput import SenderConnection
+from .windows import Scene, Under
 
 __all__ = [
     "Capture",
@@ -48,31 +45,8 @@ __all__ = [
     "open_display",
 ]
 
-IDLE_SECONDS = 2.0
-"""After so long without typing, the keymap is put back as it was found."""
-
-TAKEN_SECONDS = 2.0
-"""How long a pasted text is offered before the clipboard is restored all the same."""
-
-_LOOK_SECONDS = 0.02  # between two looks for an answer that no event announces here
-_MANAGER_LOOKS = 50
-_APP_LOOKS = 250
-_SHOWN_SECONDS = 0.5
-_CALM = 0.3
-"""Seconds without another taker after the last: Chromium asks twice, and drops the paste if the
-clipboard has changed in between."""
-
-_QUIET = 0.05
+_MANAGER_LOOKS = 50  # a second
 _CLOSING = 3.0
-_STILL_SECONDS = 1.0
-_WIPE_PATIENCE = 3.0
-_LONG_ENOUGH = 60.0
-"""Seconds after which key presses are taken as understood on a screen that is never still."""
-
-
-_CONTROL, _SHIFT, _INSERT, _V = 0xFFE3, 0xFFE1, 0xFF63, 0x76
-_TERMINALS = frozenset("xterm uxterm urxvt rxvt st st-256color kitty alacritty gnome-terminal".split())
-"""Apps (WM_CLASS) in which Control+V is not paste: they get Shift+Insert and the primary selection."""
 
 
 @asynccontextmanager
@@ -111,43 +85,34 @@ class Display:
     def __init__(self, endpoint: XEndpoint) -> None:
         self.size = Size(width=1, height=1)
         self.geometry = 0
-        self._endpoint = endpoint
-        self._typist = Typist()
-        self._held = Held()
         self._album = Album()
-        self._sender: Lane[SenderConnection] = Lane(endpoint, self._open_sender, patience=None)
         self._reader: Lane[XConnection] = Lane(endpoint, _open_reader, patience=None)
         self._camera: Lane[Camera] = Lane(endpoint, Camera, patience=PATIENCE)
         self._watch = Watch(endpoint, self._sized)
         self._clipboard = Clipboard(endpoint)
-        self._typed = trio.Event()
-        self._typed_at = self._restore_at = 0.0
-        self._idle = trio.CancelScope()
+        self._hand = Hand(endpoint, self._reader, self._watch, self._clipboard)
 
     @property
     def keymap_changes(self) -> int:
         """How many changes of the server's keymap texts have cost."""
-        return self._typist.changes
+        return self._hand.typist.changes
 
     @property
     def keymap_restores(self) -> int:
         """How often the keymap was put back as it was found."""
-        return self._typist.restores
+        return self._hand.typist.restores
 
     async def start(self) -> None:
         await self._watch.look()
-        if await self._sender.run(self._typist.adopt):
-            self._typed_at = trio.current_time()
-            self._restore_at = self._typed_at + IDLE_SECONDS
-            self._typed.set()
+        await self._hand.start()
 
     def serve(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self._watch.run, name="display watch")
         nursery.start_soon(self._clipboard.run, name="display clipboard")
-        nursery.start_soon(self._tidy, name="display keymap")
+        nursery.start_soon(self._hand.tidy, name="display keymap")
 
     async def aclose(self) -> None:
-        for part in (self._sender, self._reader, self._camera, self._watch, self._clipboard):
+        for part in (self._hand, self._reader, self._camera, self._watch, self._clipboard):
             await part.aclose()
 
     # -- input ------------------------------------------------------------------------------------
@@ -165,14 +130,7 @@ class Display:
         Cancellation:
             Stops at the next atom; what was sent by then is not known to the caller.
         """
-        report = SendReport(of=count(tuple(atoms)))
-        for index, atom in enumerate(a for a in atoms if not isinstance(a, Pause)):
-            if isinstance(atom, Char) and untypable(atom.character):
-                report.failure, report.untypable_at = "untypable", index
-                return report
-        if await self._play(atoms, permit, report, note) is Readiness.TOO_MANY:
-            await self._play_in_runs(atoms, permit, report, note)
-        return report
+        return await self._hand.send(atoms, permit, note)
 
     async def paste(self, text: str, permit: Permit) -> SendReport:
         """Put *text* on the clipboard, press the paste keys, restore the clipboard: one unit.
@@ -180,9 +138,7 @@ class Display:
         Cancellation:
             The clipboard is restored, bounded.
         """
-        report = SendReport(of=1)
-        await self._paste(text, permit, report, units=1)
-        return report
+        return await self._hand.paste(text, permit)
 
     async def release_all(self) -> None:
         """Lift every key and button that is down, clear locks and latches, straighten the rest.
@@ -192,8 +148,7 @@ class Display:
         Raises:
             DisplayUnavailable: no answer, or something can't be lifted.
         """
-        await self._sender.run(quiescence.release)
-        self._held.clear()
+        await self._hand.release()
 
     async def prove_quiescent(self) -> Quiescence:
         """Read the whole input state over the reader's connection.
@@ -209,7 +164,7 @@ class Display:
         Raises:
             DisplayUnavailable: no answer, or it can't be undone.
         """
-        return await self._sender.run(quiescence.normalise)
+        return await self._hand.normalise()
 
     # -- seeing -----------------------------------------------------------------------------------
 
@@ -314,9 +269,9 @@ class Display:
         Raises:
             DisplayUnavailable.
         """
-        probe = await self._reader.run(windows.ManagerProbe)
+        probe = await self._reader.run(ManagerProbe)
         await self._reader.run(lambda x: probe.ask())
-        return await self._answered(probe, _MANAGER_LOOKS)
+        return await answer(self._reader, probe, _MANAGER_LOOKS)
 
     async def read_clipboard(self) -> str:
         """The clipboard's text; "" if it has none.
@@ -337,152 +292,10 @@ class Display:
 
     # -- below ------------------------------------------------------------------------------------
 
-    def _open_sender(self, wire: Wire) -> SenderConnection:
-        self._typist.distrust()
-        return SenderConnection(wire, connect(self._endpoint))
-
     def _sized(self, size: Size, fresh: bool) -> None:
         if size != self.size or fresh:
             self.size = size
             self.geometry += 1
-
-    async def _play(
-        self,
-        atoms: Sequence[Atom],
-        permit: Permit,
-        report: SendReport,
-        note: Callable[[int], None] | None,
-        *,
-        may_wipe: bool = False,
-    ) -> Readiness:
-        """Send in one hop; wipe the spare keys first if they are full, once the screen is quiet."""
-        stop = threading.Event()
-
-        def play(x: SenderConnection) -> Readiness:
-            sender = Sender(x, self._held, self._typist, report, note)
-            return sender.play(atoms, permit, stop, may_wipe=may_wipe)
-
-        try:
-            readiness = await self._sender.run(play, interrupt=stop.set)
-        except DisplayUnavailable:
-            report.failure = "display_lost"
-            return Readiness.READY
-        finally:
-            if self._typist.bound:
-                self._typed_at = trio.current_time()
-                self._idle.deadline = self._restore_at = self._typed_at + IDLE_SECONDS
-                self._typed.set()
-        if readiness is Readiness.FULL:
-            if not await self._keys_are_read(_WIPE_PATIENCE):
-                return Readiness.TOO_MANY
-            return await self._play(atoms, permit, report, note, may_wipe=True)
-        return readiness
-
-    async def _keys_are_read(self, patience: float) -> bool:
-        """Whether every key press has been read and understood: spare keys may then change meaning.
-
-        The active app answers a ping, if it is one that does, and nobody has drawn for a while: a
-        browser answers long before it has worked through a thousand key presses.
-        """
-        with trio.move_on_after(patience) as waiting:
-            await self._watch.still(_STILL_SECONDS, self._typed_at)
-        ping = await self._reader.run(windows.Ping)
-        answered = await self._answered(ping, _APP_LOOKS)
-        return answered and not (waiting.cancelled_caught and patience < _LONG_ENOUGH)
-
-    async def _answered(self, asked: Question, looks: int) -> bool:
-        try:
-            for _ in range(looks):
-                if await self._reader.run(lambda x: asked.answered()):
-                    return True
-                await trio.sleep(_LOOK_SECONDS)
-            return False
-        finally:
-            with trio.move_on_after(PATIENCE, shield=True):
-                await self._reader.run(lambda x: asked.close())
-
-    async def _play_in_runs(
-        self, atoms: Sequence[Atom], permit: Permit, report: SendReport, note: Callable[[int], None] | None
-    ) -> None:
-        """Send texts apart from the rest, and paste those that can't be typed."""
-        for typed, group in groupby(atoms, key=lambda atom: isinstance(atom, Char)):
-            run = list(group)
-            if await self._play(run, permit, report, note) is Readiness.TOO_MANY:
-                if not typed:
-                    report.failure, report.untypable_at = "untypable", report.sent
-                else:
-                    text = "".join(atom.character for atom in run if isinstance(atom, Char))
-                    await self._paste(text, permit, report, units=len(run))
-                    if note is not None:
-                        note(report.sent)
-            if report.failure is not None or not report.certain:
-                return
-
-    async def _paste(self, text: str, permit: Permit, report: SendReport, *, units: int) -> None:
-        app = await self._reader.run(windows.focused_app)
-        selection, modifier, key = (
-            (PRIMARY, _SHIFT, _INSERT) if app in _TERMINALS else (CLIPBOARD, _CONTROL, _V)
-        )
-        mark = self.activity()
-        before = await self._clipboard.snapshot(selection)
-        served = self._clipboard.served
-        keys = SendReport(of=4)
-        try:
-            await self._clipboard.write(text, selection)
-            chord = (KeyDown(modifier), KeyDown(key), Pause(0.01), KeyUp(key), KeyUp(modifier))
-            await self._play(chord, permit, keys, None)
-            if keys.sent == keys.of:
-                await self._until_taken(served)
-                await self._until_shown(mark)
-        finally:
-            with trio.move_on_after(PATIENCE, shield=True):
-                await self._clipboard.restore(selection, before)
-        report.interference |= keys.interference
-        report.readback_ok &= keys.readback_ok
-        if keys.sent < keys.of:
-            report.failure = keys.failure
-            report.certain = keys.sent == 0 and keys.certain
-        elif units == 1 or self._clipboard.served > served:
-            report.sent += units
-        else:
-            report.failure, report.certain = "untypable", False
-
-    async def _until_taken(self, since: int) -> None:
-        """Wait for the app to take the text, and for it to be done with asking."""
-        with trio.move_on_after(TAKEN_SECONDS):
-            await self._clipboard.taken(since)
-            while True:
-                since = self._clipboard.served
-                with trio.move_on_after(_CALM) as calm:
-                    await self._clipboard.taken(since)
-                if calm.cancelled_caught:
-                    return
-
-    async def _until_shown(self, mark: Mark) -> None:
-        """Wait for the app to draw what it took: browsers insert it some time after asking."""
-        with trio.move_on_after(_SHOWN_SECONDS):
-            await self._watch.drawn(mark, trio.current_time() - _CALM)
-        await self.settle(mark, quiet=_QUIET, cap=_SHOWN_SECONDS)
-
-    async def _tidy(self) -> None:
-        """Put the keymap back once nobody has typed for a while."""
-        while True:
-            await self._typed.wait()
-            with trio.CancelScope(deadline=self._restore_at) as idle:
-                self._idle = idle  # every text moves the deadline
-                await trio.sleep_forever()
-            self._typed = trio.Event()
-            try:
-                read = await self._keys_are_read(_LONG_ENOUGH)
-                if self._typed.is_set():  # somebody has typed meanwhile
-                    continue
-                if read:
-                    await self._sender.run(self._typist.restore)
-                else:
-                    self._restore_at = trio.current_time() + _LONG_ENOUGH
-                    self._typed.set()
-            except DisplayUnavailable:
-                continue  # a lost connection; the next text reads the map anew
 
 
 def _open_reader(wire: Wire) -> XConnection:

@@ -43,11 +43,13 @@ class Typist:
 
     Attributes:
         changes: How many mapping changes texts have cost.
+        uses: How often keysyms were asked for.
         restores: How many times the map was put back, counted apart.
     """
 
     def __init__(self) -> None:
         self.changes = 0
+        self.uses = 0
         self.restores = 0
         self._keymap: Keymap | None = None
         self._scratch = Scratch(())
@@ -80,6 +82,7 @@ class Typist:
         Args:
             may_wipe: No app has a key press unread: spare keys may get new meanings.
         """
+        self.uses += 1
         keymap = self._keymap
         self.stale |= x.echo.remapped()
         if self.stale or keymap is None:
@@ -96,8 +99,13 @@ class Typist:
         self.changes += 1
         return Readiness.READY if not self._read(x).missing(keysyms) else Readiness.TOO_MANY
 
-    def restore(self, x: SenderConnection) -> None:
-        """Put the spare keys' rows back as they were found; again a single request."""
+    def restore(self, x: SenderConnection, uses: int) -> None:
+        """Put the spare keys' rows back as they were found; again a single request.
+
+        Nothing is done if there were more than *uses* uses by now: some app may need them yet.
+        """
+        if self.uses != uses:
+            return
         keymap = self._read(x) if self.stale or self._keymap is None else self._keymap
         if self._scratch.rows:
             self._write(x, keymap, {code: self._original[code] for code in self._scratch.rows})

@@ -7,10 +7,8 @@ that vanished is left out, text is decoded with replacement and cut. Blocks in a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from Xlib import X, Xatom
 from Xlib import error as xlib_error
@@ -21,13 +19,11 @@ from bodyd.contract.inventory import Window
 from bodyd.errors import NotFound
 
 from .connection import XConnection, XObject
-from .xinput import pending
 
 MOST_WINDOWS = 256
 MOST_TITLE = 1000  # characters
 _TITLE_WORDS = MOST_TITLE  # 4-byte units asked of the server
 _FRAME_DEPTH = 4  # how far below the root a managed window may be
-_serials = itertools.count(1)
 _PAGER = 2  # EWMH source indication: acts for the user
 
 
@@ -68,7 +64,7 @@ class Snapshot:
 
 def read(x: XConnection) -> Snapshot:
     """The managed windows now."""
-    stacking, active, top_levels = _root_facts(x)
+    stacking, active, top_levels = root_facts(x)
     asked = [(window, _Asked(x, window)) for window in stacking]
     answered = [(window, facts) for window, a in asked if (facts := a.answer()) is not None]
     frames = _frames(x, {window: facts.parent for window, facts in answered}, top_levels)
@@ -78,7 +74,7 @@ def read(x: XConnection) -> Snapshot:
     hidden = x.atom("_NET_WM_STATE_HIDDEN")
     for window, facts in answered:
         frame = frames.get(window)
-        shape = _reply(shapes[frame]) if frame is not None else None
+        shape = reply_to(shapes[frame]) if frame is not None else None
         if frame is None or shape is None:
             continue
         found = Window(
@@ -129,7 +125,7 @@ def under(x: XConnection, point: Point) -> Under:
     window = snapshot.frames.get(child)
     if window is not None:
         return Under(window, None, x.client_of(window.id))
-    shape = _reply(_ask(request.GetGeometry, x, drawable=child)) if child else None
+    shape = reply_to(_ask(request.GetGeometry, x, drawable=child)) if child else None
     if shape is None:
         return Under(None, None, 0)
     return Under(None, Popup(child, _bounds(shape), x.client_of(child)), x.client_of(child))
@@ -150,10 +146,10 @@ def _popups(x: XConnection, snapshot: Snapshot) -> tuple[Window, ...]:
         (w, _ask(request.GetWindowAttributes, x, window=w), _ask(request.GetGeometry, x, drawable=w))
         for w in candidates
     ]
-    screen = _bounds(_reply(_ask(request.GetGeometry, x, drawable=x.root)))
+    screen = _bounds(reply_to(_ask(request.GetGeometry, x, drawable=x.root)))
     found: list[Window] = []
     for window, attributes, geometry in asked:
-        state, shape = _reply(attributes), _reply(geometry)
+        state, shape = reply_to(attributes), reply_to(geometry)
         if state is None or shape is None:
             continue
         if state.map_state != X.IsViewable or not state.override_redirect or state.win_class != X.InputOutput:
@@ -194,99 +190,16 @@ def close(x: XConnection, window: int) -> None:
     _ask_manager(x, window, "_NET_CLOSE_WINDOW", (X.CurrentTime, _PAGER, 0, 0, 0))
 
 
-class Question(Protocol):
-    """Something asked of another client; all of it blocks in the lane's thread."""
-
-    def answered(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-
-class ManagerProbe:
-    """A question that only a window manager whose event loop runs answers (EWMH, frame extents)."""
-
-    def __init__(self, x: XConnection) -> None:
-        self._x = x
-        self._extents = x.atom("_NET_FRAME_EXTENTS")
-        self._window = x.root.create_window(-1, -1, 1, 1, 0, X.CopyFromParent)
-
-    def ask(self) -> None:
-        self._x.root.send_event(
-            event.ClientMessage(
-                window=self._window,
-                client_type=self._x.atom("_NET_REQUEST_FRAME_EXTENTS"),
-                data=(32, [0] * 5),
-            ),
-            event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask,
-        )
-        self._x.display.flush()
-
-    def answered(self) -> bool:
-        return self._window.get_property(self._extents, X.AnyPropertyType, 0, 4) is not None
-
-    def close(self) -> None:
-        self._window.destroy()
-        self._x.display.flush()
-
-
-class Ping:
-    """A question to the active window's app, answered when it has read all that came before (EWMH).
-
-    So an answer proves that no key press sent earlier is still unread. xterm and its like do not take
-    part in the protocol.
-    """
-
-    def __init__(self, x: XConnection) -> None:
-        """Ask. `expected` is False, and the answer at once yes, if there is nobody to answer."""
-        self._x = x
-        self._serial = next(_serials)
-        self._ping = x.atom("_NET_WM_PING")
-        _, self._window, _ = _root_facts(x)
-        protocols = _numbers(_reply(_property(x, self._window, x.atom("WM_PROTOCOLS"), 32)))
-        self.expected = bool(self._window) and self._ping in protocols
-        if self.expected:
-            x.root.change_attributes(event_mask=X.SubstructureNotifyMask)  # answers go to the root
-            self._send()
-
-    def _send(self) -> None:
-        window = self._x.display.create_resource_object("window", self._window)
-        data = [self._ping, self._serial, self._window, 0, 0]
-        message = event.ClientMessage(
-            window=window, client_type=self._x.atom("WM_PROTOCOLS"), data=(32, data)
-        )
-        window.send_event(message, event_mask=X.NoEventMask)
-        self._x.display.flush()
-
-    def answered(self) -> bool:
-        """Whether the answer is there; also that of a window that has gone."""
-        if not self.expected:
-            return True
-        self._x.display.sync()
-        for happened in pending(self._x):
-            if happened.type == X.ClientMessage and list(happened.data[1])[:2] == [self._ping, self._serial]:
-                return True
-            if happened.type == X.DestroyNotify and happened.window.id == self._window:
-                return True
-        return False
-
-    def close(self) -> None:
-        if self.expected:
-            self._x.root.change_attributes(event_mask=X.NoEventMask)
-            self._x.display.sync()
-            for _ in pending(self._x):
-                pass
-
-
 def focused_app(x: XConnection) -> str:
     """The WM_CLASS of the active window, lower-cased; "" if none has the focus."""
-    _, active, _ = _root_facts(x)
+    _, active, _ = root_facts(x)
     if not active:
         return ""
-    return _app(_reply(_property(x, active, Xatom.WM_CLASS, 64)))
+    return _app(reply_to(property_of(x, active, Xatom.WM_CLASS, 64)))
 
 
 def _ask_manager(x: XConnection, window: int, message: str, data: Sequence[int]) -> None:
-    stacking, _, _ = _root_facts(x)
+    stacking, _, _ = root_facts(x)
     if window not in stacking:
         raise NotFound(f"there is no window {window}")
     x.root.send_event(
@@ -312,34 +225,34 @@ class _Asked:
     """The questions about one window, sent and not yet answered."""
 
     def __init__(self, x: XConnection, window: int) -> None:
-        self._class = _property(x, window, Xatom.WM_CLASS, 64)
-        self._name = _property(x, window, x.atom("_NET_WM_NAME"), _TITLE_WORDS)
-        self._old_name = _property(x, window, Xatom.WM_NAME, _TITLE_WORDS)
-        self._state = _property(x, window, x.atom("_NET_WM_STATE"), 32)
-        self._pid = _property(x, window, x.atom("_NET_WM_PID"), 1)
+        self._class = property_of(x, window, Xatom.WM_CLASS, 64)
+        self._name = property_of(x, window, x.atom("_NET_WM_NAME"), _TITLE_WORDS)
+        self._old_name = property_of(x, window, Xatom.WM_NAME, _TITLE_WORDS)
+        self._state = property_of(x, window, x.atom("_NET_WM_STATE"), 32)
+        self._pid = property_of(x, window, x.atom("_NET_WM_PID"), 1)
         self._tree = _ask(request.QueryTree, x, window=window)
 
     def answer(self) -> _Facts | None:
         """None: the window is gone."""
-        answers = [_reply(r) for r in (self._class, self._name, self._old_name, self._state, self._pid)]
-        tree = _reply(self._tree)
+        answers = [reply_to(r) for r in (self._class, self._name, self._old_name, self._state, self._pid)]
+        tree = reply_to(self._tree)
         if tree is None or not _id(tree.parent):
             return None
         app, name, old_name, state, pid = answers
-        pids = _numbers(pid)
+        pids = numbers(pid)
         return _Facts(
-            _app(app), _title(name, old_name), _numbers(state), pids[0] if pids else None, _id(tree.parent)
+            _app(app), _title(name, old_name), numbers(state), pids[0] if pids else None, _id(tree.parent)
         )
 
 
-def _root_facts(x: XConnection) -> tuple[tuple[int, ...], int, frozenset[int]]:
+def root_facts(x: XConnection) -> tuple[tuple[int, ...], int, frozenset[int]]:
     """The managed windows bottom to top, the active one (0: none), and the root's children."""
-    stacking = _property(x, x.root.id, x.atom("_NET_CLIENT_LIST_STACKING"), MOST_WINDOWS)
-    active = _property(x, x.root.id, x.atom("_NET_ACTIVE_WINDOW"), 1)
-    tree = _reply(_ask(request.QueryTree, x, window=x.root))
+    stacking = property_of(x, x.root.id, x.atom("_NET_CLIENT_LIST_STACKING"), MOST_WINDOWS)
+    active = property_of(x, x.root.id, x.atom("_NET_ACTIVE_WINDOW"), 1)
+    tree = reply_to(_ask(request.QueryTree, x, window=x.root))
     children = frozenset(map(_id, tree.children)) if tree is not None else frozenset()
-    focus = _numbers(_reply(active))
-    return tuple(dict.fromkeys(_numbers(_reply(stacking)))), focus[0] if focus else 0, children
+    focus = numbers(reply_to(active))
+    return tuple(dict.fromkeys(numbers(reply_to(stacking)))), focus[0] if focus else 0, children
 
 
 def _frames(x: XConnection, parents: dict[int, int], top_levels: frozenset[int]) -> dict[int, int]:
@@ -358,7 +271,7 @@ def _frames(x: XConnection, parents: dict[int, int], top_levels: frozenset[int])
         asked = [(window, at, _ask(request.QueryTree, x, window=at)) for window, at in below.items()]
         below = {}
         for window, at, question in asked:
-            tree = _reply(question)
+            tree = reply_to(question)
             if tree is None:
                 continue
             if _id(tree.parent) == root:
@@ -371,11 +284,11 @@ def _frames(x: XConnection, parents: dict[int, int], top_levels: frozenset[int])
 
 
 def _children(x: XConnection, window: XObject) -> list[int]:
-    tree = _reply(_ask(request.QueryTree, x, window=window))
+    tree = reply_to(_ask(request.QueryTree, x, window=window))
     return [] if tree is None else [_id(child) for child in tree.children]
 
 
-def _property(x: XConnection, window: int, atom: int, words: int) -> XObject:
+def property_of(x: XConnection, window: int, atom: int, words: int) -> XObject:
     return _ask(
         request.GetProperty,
         x,
@@ -393,7 +306,7 @@ def _ask(kind: XObject, x: XConnection, **fields: XObject) -> XObject:
     return kind(display=x.core, defer=True, **fields)
 
 
-def _reply(question: XObject) -> XObject:
+def reply_to(question: XObject) -> XObject:
     """Wait for the reply; None if the window is gone."""
     try:
         question.reply()
@@ -406,7 +319,7 @@ def _id(window: XObject) -> int:
     return window if isinstance(window, int) else int(window.id)
 
 
-def _numbers(answer: XObject) -> tuple[int, ...]:
+def numbers(answer: XObject) -> tuple[int, ...]:
     """The value of a 32-bit property; empty if it is absent or of another shape."""
     if answer is None or not answer.property_type or answer.value[0] != 32:
         return ()

@@ -12,6 +12,7 @@ from Xlib.ext import xtest
 
 from bodyd.contract.atoms import Char
 from bodyd.display.display import Display, open_display
+from bodyd.display.hand import TAKEN_SECONDS
 
 from .conftest import AnyTime
 from .fields import ALL, OpenField
@@ -160,6 +161,26 @@ async def test_what_nobody_takes_was_not_typed(managed: XServer, display: Displa
     text = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))
     report = await display.send([Char(c) for c in text], permit)
     assert (report.failure, report.sent) == ("untypable", 0)
+
+
+async def test_a_paste_ends_with_its_permit(managed: XServer, display: Display) -> None:
+    """Nobody takes the text, and the lease drains meanwhile: the wait ends, the clipboard is restored."""
+    await display.write_clipboard("kept")
+    sent = 0
+
+    class Lease:
+        @property
+        def valid(self) -> bool:
+            nonlocal sent
+            sent += 1
+            return sent < 12
+
+    start = trio.current_time()
+    report = await display.paste("漢", Lease())
+    assert (report.sent, report.failure) == (1, None)  # the keys were pressed; what came of it is unknown
+    assert trio.current_time() - start < TAKEN_SECONDS
+    assert (await display.paste("字", Lease())).failure == "interrupted"
+    assert await display.read_clipboard() == "kept"
 
 
 async def test_the_spare_keys_are_used_anew(managed: XServer, display: Display) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import trio
 from Xlib import X, Xatom, Xutil
@@ -13,7 +15,7 @@ from bodyd.display.display import Display
 from bodyd.display.windows import MOST_WINDOWS
 from bodyd.errors import NotFound
 
-from .world import XServer, until, window_titled
+from .world import XServer, start_window_manager, until, window_titled
 
 
 def open_window(x: XConnection, title: bytes, *, at: tuple[int, int] = (50, 60), kind: int = 0) -> int:
@@ -169,3 +171,14 @@ async def test_the_list_is_bounded(server: XServer, display: Display) -> None:
     x.display.sync()
     assert len(await display.windows()) == MOST_WINDOWS
     x.close()
+
+
+async def test_a_hung_window_manager_is_told_apart(server: XServer, display: Display) -> None:
+    """None at all, a stopped one, and a working one."""
+    assert not await display.window_manager_answers()
+    openbox = start_window_manager(server)
+    assert await display.window_manager_answers()
+    openbox.send_signal(signal.SIGSTOP)
+    assert not await display.window_manager_answers()
+    openbox.send_signal(signal.SIGCONT)
+    assert await display.window_manager_answers()

@@ -24,7 +24,7 @@ from bodyd.contract.inventory import Window
 from bodyd.contract.ports import XEndpoint
 from bodyd.display.connection import XConnection, connect
 from bodyd.display.display import Display
-from bodyd.display.windows import ManagerProbe
+from bodyd.display.probes import ManagerProbe
 
 T = TypeVar("T")
 APPS = Path(__file__).parent / "apps"
@@ -137,9 +137,9 @@ def _read_line(fd: int, seconds: float) -> str:
     return data.decode().strip()
 
 
-def start_window_manager(server: XServer) -> None:
-    """openbox, and wait until it manages."""
-    server.run("openbox", "--sm-disable")
+def start_window_manager(server: XServer) -> subprocess.Popen[bytes]:
+    """openbox, once it manages."""
+    openbox = server.run("openbox", "--sm-disable", stdout=subprocess.DEVNULL)
     x = server.connect()
     try:
         probe = ManagerProbe(x)
@@ -151,6 +151,7 @@ def start_window_manager(server: XServer) -> None:
         probe.close()
     finally:
         x.close()
+    return openbox
 
 
 async def until(look: Callable[[], T | Awaitable[T]], seconds: float = 20) -> T:
