@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bodyd.contract.gateway import GatewaySettings
 from bodyd.contract.lease import DEFAULT_TTL_MS, MAX_TTL_MS, QUEUE_LENGTH
+from bodyd.contract.shell import ShellSettings
 from bodyd.errors import ConfigError
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -103,6 +104,7 @@ class Config(_Section):
     journal: JournalConfig = JournalConfig()
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewaySettings = GatewaySettings()
+    shell: ShellSettings = ShellSettings()
 
     @field_validator("state_dir", "run_dir")
     @classmethod

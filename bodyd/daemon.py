@@ -27,8 +27,10 @@ from bodyd.config import Config
 from bodyd.contract.adapters import Adapter, AdapterContext
 from bodyd.contract.ends import End
 from bodyd.contract.lease import LeaseState, Scope
-from bodyd.contract.ports import BodyPort
+from bodyd.contract.ports import BodyPort, ProcessPort
 from bodyd.desktop.desktop import open_desktop
+from bodyd.desktop.layout import Layout
+from bodyd.desktop.session import machine_id
 from bodyd.driver.body import Body, open_body
 from bodyd.http.adapters import find_upstream, open_adapters
 from bodyd.http.app import create_app
@@ -38,7 +40,7 @@ from bodyd.http.services import Services
 from bodyd.http.tokens import Tokens
 from bodyd.journal.chain import Checkpoint
 from bodyd.journal.documents import open_documents
-from bodyd.journal.journal import open_journal
+from bodyd.journal.journal import Journal, open_journal
 
 Report = Callable[[str], None]
 
@@ -89,7 +91,10 @@ async def serve(
             for receipt in journal.recovered:
                 report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
             tokens = Tokens.load_or_create(private)
-            async with _adapters(config, body, private, clock) as adapters:
+            async with (
+                _shell(config, desktop.layout, body, journal) as shell,
+                _adapters(config, body, shell, private, clock) as adapters,
+            ):
                 services = Services(
                     body=body,
                     tokens=tokens,
@@ -97,6 +102,7 @@ async def serve(
                     clock=clock,
                     events=body.events,
                     adapters=adapters,
+                    processes=shell,
                 )
                 async with listen(
                     cast(App, create_app(services)),
@@ -109,8 +115,26 @@ async def serve(
 
 
 @asynccontextmanager
+async def _shell(
+    config: Config, layout: Layout, body: Body, journal: Journal
+) -> AsyncIterator[ProcessPort | None]:
+    """The shell, if it is enabled; no hand-over is proved before its commands have halted."""
+    if not config.shell.enabled:
+        yield None
+        return
+    from bodyd.execution.shell import open_shell
+
+    inner_id = machine_id(layout.private)
+    async with open_shell(
+        config, layout=layout, machine_id=inner_id, leases=body.leases, journal=journal
+    ) as shell:
+        body.also_quiesce(shell.quiesce)
+        yield shell
+
+
+@asynccontextmanager
 async def _adapters(
-    config: Config, body: BodyPort, private: Path, clock: Clock
+    config: Config, body: BodyPort, shell: ProcessPort | None, private: Path, clock: Clock
 ) -> AsyncIterator[tuple[Adapter, ...]]:
     """The adapters that are configured, open; with none, none of their files is made or imported."""
     if config.gateway.upstream.kind == "none":
@@ -122,6 +146,7 @@ async def _adapters(
             store=store,
             settings=config.gateway,
             now_ms=clock.wall_ms,
+            process=shell,
             upstreams=find_upstream,
         )
         async with open_adapters({"gateway": context}) as adapters:

@@ -217,7 +217,10 @@ class UpstreamPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessChunk:
-    """Output as it comes: which command of the call, which stream, the text."""
+    """Output as it comes: which command of the call, which stream, the text.
+
+    Of each command no more is told this way than its result keeps; of endless output, the beginning.
+    """
 
     command: int
     stream: str
@@ -226,13 +229,20 @@ class ProcessChunk:
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """`exit_code` is None for a timeout; `omitted_bytes` were cut from the middle."""
+    """`exit_code` is None for a timeout; `omitted_bytes` were cut from the middle.
+
+    A command that was cancelled has the exit code CANCELLED_EXIT and a note on stderr.
+    """
 
     stdout: str
     stderr: str
     exit_code: int | None
     timed_out: bool
     omitted_bytes: int
+    command: int = 0
+
+
+CANCELLED_EXIT = 137
 
 
 class ProcessPort(Protocol):
@@ -242,11 +252,28 @@ class ProcessPort(Protocol):
         self,
         commands: Sequence[str],
         *,
-        conversation_id: str,
+        lease_token: str,
         timeout_ms: int | None,
         max_output_length: int | None,
+        concurrent: bool = False,
+        working_directory: str | None = None,
+        epoch: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[ProcessChunk | ProcessResult]]:
-        """Run in order; the tree of every command dies when the context is left."""
+        """Run in order (or at once), in the folder of the claim's conversation; results come in order.
+
+        The tree of every command dies when the context is left, and as soon as the lease is fenced: then,
+        what had not ended has a result that says so.
+
+        Args:
+            timeout_ms: For each command; the configuration's, if that is less. `max_output_length` likewise,
+                in characters of a command's stdout and stderr together.
+            working_directory: Below the working root; None is the root.
+        Raises:
+            LeaseError: nothing was run.
+            PolicyRefused: a command is not allowed; none was run.
+            InvalidRequest: as `contract.shell.ShellRequest` is checked.
+            IsolationUnavailable, JournalUnavailable: from the iterator also in the middle.
+        """
         ...
 
 

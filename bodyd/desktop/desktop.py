@@ -80,6 +80,11 @@ class Desktop:
         return self._endpoint
 
     @property
+    def layout(self) -> Layout:
+        """The body's directories and uids, for the other sandboxes of it."""
+        return self._layout
+
+    @property
     def generation(self) -> int:
         """Counts the X servers that became ready; 1 is the first."""
         return self._generation

@@ -81,7 +81,7 @@ def describe(uids: Uids) -> dict[str, Any]:
     return {
         "backend": "bwrap",
         "enforced": True,
-        "uids": {"apps": uids.apps, "x": uids.x, "separate": uids.separate},
+        "uids": {"apps": uids.apps, "x": uids.x, "shell": uids.shell, "separate": uids.separate},
         "network": "own namespace, default deny",
         "seccomp": True,
         "landlock_abi": None,

@@ -2,14 +2,15 @@
 
     state/           0710 root:apps (0700 unprivileged)   the apps' uid passes through, lists nothing
       home/          0700, the apps'                      persists; hostile content, never followed
+      workspace/     0711, the daemon's                   the shell's folders, one a conversation
       private/       0700, the daemon's                   journal, tokens
     run/             0711 (0700 unprivileged)
       private/       0700, the daemon's                   lock, ledger of sandboxes
       x/             0710, X server:apps                  no one else passes
         N/           the X server's                       the socket of display generation N
 
-Two locks, one on each root, keep two daemons from owning one body. Nothing below home/ is ever
-opened, created or changed by the daemon.
+With a shell, state/ is 0711: its uid passes through, too. Two locks, one on each root, keep two daemons
+from owning one body. Nothing below home/ is ever opened, created or changed by the daemon.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Uids:
 
     apps: int
     x: int
+    shell: int
     drop: bool
 
     @property
@@ -59,6 +61,10 @@ class Layout:
     def private(self) -> Path:
         return self.state / "private"
 
+    @property
+    def workspace(self) -> Path:
+        return self.state / "workspace"
+
     def x_dir(self, generation: int) -> Path:
         """A fresh directory for the socket of a new X server; older generations are removed."""
         root = self.run / "x"
@@ -70,10 +76,11 @@ class Layout:
 
 
 def uids(config: Config) -> Uids:
-    """Root drops to `base_uid` and the one after it; anyone else stays who they are."""
+    """Root drops to `base_uid` and the two after it; anyone else stays who they are."""
     if os.geteuid() == 0:
-        return Uids(config.desktop.base_uid, config.desktop.base_uid + 1, drop=True)
-    return Uids(os.geteuid(), os.geteuid(), drop=False)
+        base = config.desktop.base_uid
+        return Uids(base, base + 1, base + 2, drop=True)
+    return Uids(os.geteuid(), os.geteuid(), os.geteuid(), drop=False)
 
 
 @contextmanager
@@ -85,12 +92,14 @@ def open_layout(config: Config) -> Iterator[Layout]:
     """
     who = uids(config)
     state, run = config.state, config.run
-    _root(state, 0o710 if who.drop else 0o700, who)
+    _root(state, (0o711 if config.shell.enabled else 0o710) if who.drop else 0o700, who)
     _root(run, 0o711 if who.drop else 0o700, who)
     for root in (state, run):
         _make(root / "private", 0o700)
     with _locked(run / "private" / "lock", run), _locked(state / "private" / "lock", state):
         _home(state / "home", who)
+        if config.shell.enabled:
+            _workspace(state / "workspace", who)
         ledger = Ledger(run / "private" / "sandboxes.json")
         ledger.reap_stale()
         try:
@@ -158,6 +167,17 @@ def _home(path: Path, who: Uids) -> None:
             f"{path} belongs to uid {info.st_uid}, the apps run as uid {who.apps}; set base_uid to match, "
             f"or run: chown -R -h {who.apps}:{who.apps} {path}"
         )
+
+
+def _workspace(path: Path, who: Uids) -> None:
+    """Where the shell's folders are made; its uid has to reach them from the root on."""
+    _make(path, 0o711 if who.drop else 0o700)
+    for parent in path.resolve().parents if who.drop else ():
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            raise ConfigError(
+                f"{path}: uid {who.shell}, which the shell runs as, can't pass through {parent}; choose "
+                f"another state_dir, or run: chmod o+x {parent}"
+            )
 
 
 @contextmanager

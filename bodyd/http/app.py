@@ -25,6 +25,7 @@ from . import (
     routes_screens,
     routes_status,
     routes_tickets,
+    routes_tools,
     routes_web,
 )
 from .auth import require
@@ -74,6 +75,7 @@ def create_app(provided: Services) -> QuartTrio:
         routes_computer_call,
         routes_desktop,
         routes_events,
+        routes_tools,
         routes_tickets,
     ):
         routes.add(api)

@@ -19,7 +19,7 @@ from bodyd.contract.adapters import Adapter
 from bodyd.contract.computer_run import ComputerRunner
 from bodyd.contract.events import Event
 from bodyd.contract.lease import Scope
-from bodyd.contract.ports import BodyPort, Caller
+from bodyd.contract.ports import BodyPort, Caller, ProcessPort
 from bodyd.errors import InvalidRequest, LeaseRequired, NotFound
 
 from .auth import Gate, Origins, require
@@ -46,7 +46,7 @@ class EventSource(Protocol):
 class Services:
     """Everything that the app is made of; the daemon builds one, tests another.
 
-    `events` is None where nothing publishes events yet.
+    `events` is None where nothing publishes events yet; `processes` where no shell is configured.
     """
 
     body: BodyPort
@@ -55,6 +55,7 @@ class Services:
     clock: Clock = field(default_factory=Clock)
     events: EventSource | None = None
     adapters: tuple[Adapter, ...] = ()
+    processes: ProcessPort | None = None
     origins: Origins = field(init=False)
     tickets: Tickets = field(init=False)
     gate: Gate = field(init=False)

@@ -95,7 +95,7 @@ def _facts(action: a.Action, key: bytes, salt: str) -> dict[str, Any]:
     facts = action.model_dump(mode="json", exclude_none=True, exclude={"type", "text", "path", "expect"})
     match action:
         case a.Type(text=text) | a.Paste(text=text):
-            facts["text"] = _sealed(text, key, salt)
+            facts["text"] = sealed(text, key, salt)
         case a.Keypress(keys=names) | a.Hold(keys=names):
             facts["keys"] = _keys(names, key, salt)
         case a.Drag(path=path):
@@ -108,7 +108,7 @@ def _facts(action: a.Action, key: bytes, salt: str) -> dict[str, Any]:
     return facts
 
 
-def _sealed(text: str, key: bytes, salt: str) -> dict[str, Any]:
+def sealed(text: str, key: bytes, salt: str) -> dict[str, Any]:
     """Length and keyed digest; salted, since one digest per letter would be a cipher's alphabet."""
     digest = hmac.new(key, f"text\0{salt}\0{text}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     return {"length": len(text), "digest": digest.hexdigest()}
@@ -119,7 +119,7 @@ def _keys(names: Sequence[str], key: bytes, salt: str) -> list[Any]:
     keys = chord(names)
     if any(k.name in _SHORTCUT for k in keys):
         return [k.name for k in keys]
-    return [_sealed(k.name, key, f"{salt}/{place}") if _writes(k) else k.name for place, k in enumerate(keys)]
+    return [sealed(k.name, key, f"{salt}/{place}") if _writes(k) else k.name for place, k in enumerate(keys)]
 
 
 def _writes(k: Key) -> bool:
@@ -131,5 +131,5 @@ def _expectation(expect: a.Expect, key: bytes, salt: str) -> dict[str, Any]:
     for name in ("equals", "contains"):
         text = getattr(expect, name)
         if text is not None:
-            facts[name] = _sealed(text, key, f"{salt}/{name}")
+            facts[name] = sealed(text, key, f"{salt}/{name}")
     return facts

@@ -257,6 +257,10 @@ class Journal:
         at = self._clock.wall_ms()
         return (await self._write(lambda c: chain.append(c, kind, data, at=at))).seq
 
+    def sealed(self, text: str, salt: str) -> dict[str, Any]:
+        """Length and keyed digest of *text*, as rows of the audit may have them; *salt* is used once."""
+        return intents.sealed(text, self._key, salt)
+
     async def checkpoint(self) -> Checkpoint:
         """The chain's head, to be sent off the machine."""
         return await self._read(chain.head)

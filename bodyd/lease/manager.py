@@ -197,6 +197,22 @@ class LeaseManager:
         """
         return self._admit(admission.token_hash, admission.epoch)
 
+    async def regain(self, admission: Admission) -> Admission:
+        """Wait until the claim of *admission* is in force again, in whatever epoch, and admit it anew.
+
+        For work that is suspended while its claim is.
+
+        Raises:
+            LeaseError: it is over, not only suspended, paused or on its way back.
+        """
+        while True:
+            try:
+                return self._admit(admission.token_hash, None)
+            except (errors.PersonDriving, errors.LeasePaused, errors.Draining):
+                before = self._standing()
+                # not at every change: asking is a use, and two that wait would wake each other for ever
+                await self._until(lambda before=before: self._standing() != before)  # type: ignore[misc]
+
     # -- the owner's calls, and anyone's pause and stop ---------------------------------------------
 
     async def revoke(self, *, caller: Caller, reason: str = "") -> LeaseView:
@@ -329,6 +345,11 @@ class LeaseManager:
         return Admission(
             claim, self._state.epoch, permit, partial(self._touch, permit, token_hash), token_hash
         )
+
+    def _standing(self) -> tuple[object, ...]:
+        claim = self._state.claim
+        pending = claim is not None and self._grants.is_pending(claim.lease_id)
+        return self._state.status, self._state.epoch, claim and claim.lease_id, pending
 
     def _touch(self, permit: HeldPermit, token_hash: bytes) -> None:
         if permit.valid:

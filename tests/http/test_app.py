@@ -79,6 +79,7 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/status",
         "/v1/inventory",
         "/v1/events",
+        "/v1/tools",
         "/v1/screenshots",
         "/v1/screenshots/<screenshot_id>/image",
     }
@@ -86,6 +87,7 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/input",
         "/v1/receipts/<path:request_id>",
         "/v1/computer_call",
+        "/v1/tools/shell",
         "/v1/display",
         "/v1/clipboard",
         "/v1/apps/launch",
