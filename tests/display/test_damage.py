@@ -132,3 +132,44 @@ def test_joining_loses_nothing_and_stays_short(added: list[Bounds]) -> None:
     assert len(joined) <= 48
     for rect in added:
         assert any(outer.intersection(rect) == rect for outer in joined)
+
+
+def test_a_grown_animation_is_one_region() -> None:
+    """Changes that touch each other over time are joined, whatever their order; those that don't, aren't."""
+    activity = Activity()
+    for step in range(8):
+        activity.note(step * 0.3, [box(10 * (step % 2), 0), box(300, 300)])
+    busy = activity.mark(2.3).busy
+    assert sorted((b.x, b.width) for b in busy) == [(0, 20), (300, 10)]
+
+
+def test_a_quiet_settle_leaves_earlier_evidence_alone() -> None:
+    """Only what changed after the mark is turned into evidence by a settle that met its cap."""
+    activity = Activity()
+    early = activity.mark(0.0)
+    activity.note(0.1, [box(0, 0)])
+    activity.settle(early, quiet=True)
+    late = activity.mark(1.0)
+    for step in range(10):
+        activity.note(1.0 + step / 10, [box(500, 500)])
+    activity.settle(late, quiet=False)
+    assert activity.mark(2.0).busy == (box(500, 500),)
+
+
+def test_carets_are_no_work() -> None:
+    """What is narrower than a letter does not show an app at work."""
+    activity = Activity()
+    activity.note(1.0, [CARET])
+    assert activity.at_work == float("-inf")
+    activity.note(2.0, [CARET, box(0, 0)])
+    assert activity.at_work == 2.0
+
+
+def test_a_long_list_is_kept_short() -> None:
+    """Beyond the limit, the last ones are taken together; nothing is lost."""
+    joined: list[Bounds] = []
+    rects = [box(30 * (index % 10), 30 * (index // 10), 5, 5) for index in range(60)]
+    for rect in rects:
+        join(joined, rect)
+    assert len(joined) == 48
+    assert all(any(outer.intersection(rect) == rect for outer in joined) for rect in rects)

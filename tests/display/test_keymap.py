@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bodyd.display.keymap import SPARE, Keymap, Plan, Scratch, Stroke, block
+from bodyd.display.keymap import (
+    SPARE,
+    Keymap,
+    Plan,
+    Scratch,
+    Stroke,
+    block,
+    note_of_rows,
+    rows_from_note,
+)
 
 A, CAPITAL_A, LESS, GREATER, PAREN = 0x61, 0x41, 0x3C, 0x3E, 0x28
 PLAY = 0x1008FF14
@@ -89,3 +98,31 @@ def test_one_write_covers_the_block() -> None:
     first, rows = block({208: (1, 2), 210: (3, 3)}, keymap(k209=(PLAY, PLAY)))
     assert first == 208
     assert rows == [(1, 2, 0, 0), (PLAY, PLAY, 0, 0), (3, 3, 0, 0)]
+
+
+def test_adopted_bindings_are_wiped_before_more_is_added() -> None:
+    """What an earlier typist left counts as bound, and its places are not appended to."""
+    scratch = Scratch([208, 210])
+    scratch.adopt({208: (1, 2)})
+    assert scratch.rows == {208: (1, 2)}
+    assert scratch.plan([3]) == Plan({208: (3, 3)}, wipe=True)
+
+
+def test_the_note_of_rows_reads_back() -> None:
+    """Through one list of numbers; of nothing, nothing."""
+    rows = {208: (PLAY, PLAY, 0, 0), 210: (0, 0, 0, 0)}
+    assert rows_from_note(note_of_rows(rows)) == rows
+    assert rows_from_note(note_of_rows({})) is None
+
+
+@pytest.mark.parametrize("note", [[], [1, 208, 0], [99, 1], [2, 208, 0], [2, 38, 1, 2]])
+def test_a_strange_note_is_no_note(note: list[int]) -> None:
+    """Empty, too narrow, too wide, cut off, or about a key that is never spare."""
+    assert rows_from_note(note) is None
+
+
+def test_the_map_knows_its_rows() -> None:
+    """By keycode, and all of one width."""
+    found = keymap(k38=(A, CAPITAL_A))
+    assert found.row(38) == (A, CAPITAL_A, 0, 0)
+    assert found.width == 4
