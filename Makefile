@@ -11,11 +11,11 @@ help: ## show this list
 
 run: ## set up, start a body, show it a task, print a link to watch it; Ctrl-C ends it
 	@scripts/setup.sh
-	@exec .venv/bin/bodyd demo --serve
+	@exec .venv/bin/bodyd demo --serve $(ARGS)
 
 demo: ## set up, run the demo task, end with its verdict (0: done, and proved)
 	@scripts/setup.sh
-	@exec .venv/bin/bodyd demo
+	@exec .venv/bin/bodyd demo $(ARGS)
 
 test: ## set up, run every test (ARGS="tests/lease -x" for some)
 	@scripts/setup.sh --tests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,11 +31,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(argv)
     try:
         status = args.run(args)
+        sys.stdout.flush()
     except BodydError as exc:
         print(f"bodyd: {exc.message}", file=sys.stderr)
         status = 2 if isinstance(exc, ConfigError) else 1
     except KeyboardInterrupt:
         status = 130
+    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
     sys.exit(status)
 
 
@@ -188,7 +193,10 @@ def _screenshot(args: argparse.Namespace) -> int:
     if str(args.file) == "-":
         sys.stdout.buffer.write(png)
     else:
-        args.file.write_bytes(png)
+        try:
+            args.file.write_bytes(png)
+        except OSError as exc:
+            raise ConfigError(f"{args.file}: {exc.strerror}; name a file that can be written") from exc
         print(f"{args.file}: {len(png)} bytes")
     return 0
 

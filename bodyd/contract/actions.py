@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
-from bodyd.errors import InvalidRequest, UnknownAction
+from bodyd.errors import InvalidRequest, UnknownAction, UnknownKey
 
 from . import keys as key_names
 from .geometry import Bounds
@@ -22,6 +23,8 @@ MAX_TEXT = 65_536  # characters
 MAX_PATH = 1_024  # points
 
 Coordinate = Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]
+MAX_SCROLL = 100_000  # pixels
+ScrollPixels = Annotated[int, Field(strict=True, ge=-MAX_SCROLL, le=MAX_SCROLL)]
 KeyNames = Annotated[tuple[str, ...], Field(max_length=key_names.MAX_CHORD)]
 Button = Literal["left", "right", "wheel", "middle", "back", "forward"]
 
@@ -82,11 +85,14 @@ class Move(_Pointer):
 
 
 class Scroll(_Pointer):
-    """Scroll by pixels at a point: +y down, +x right; 100 pixels are a notch, at least one."""
+    """Scroll by pixels at a point: +y down, +x right; 100 pixels are a notch, at least one a way.
+
+    A way of 0 pixels turns no wheel; at most MAX_SCROLL each way, refused beyond.
+    """
 
     type: Literal["scroll"] = "scroll"
-    scroll_x: Coordinate = 0
-    scroll_y: Coordinate = 0
+    scroll_x: ScrollPixels = 0
+    scroll_y: ScrollPixels = 0
 
 
 class PathPoint(_Action):
@@ -224,7 +230,10 @@ def parse_action(raw: object, *, param: str) -> Action:
         action = _ADAPTER.validate_python(raw)
     except ValidationError as exc:
         raise invalid(exc, prefix=param, skip=kind) from None
-    check_keys(action)
+    try:
+        check_keys(action)
+    except UnknownKey as exc:
+        raise UnknownKey(exc.message, param=f"{param}.keys") from None
     return action
 
 
@@ -273,12 +282,38 @@ def invalid(exc: ValidationError, *, prefix: str = "", skip: str = "") -> Invali
     fault = exc.errors(include_url=False, include_input=False)[0]
     path = [str(p) if isinstance(p, str) else f"[{p}]" for p in fault["loc"] if p != skip]
     where = ".".join([prefix, *path] if prefix else path).replace(".[", "[")
-    return InvalidRequest(f"{where or 'body'}: {fault['msg']}", param=where or None)
+    return InvalidRequest(f"{where or 'body'}: {plainly(fault)}", param=where or None)
+
+
+_PLAIN = {
+    "extra_forbidden": "there is no such field",
+    "missing": "it is required",
+    "tuple_type": "it must be a list",
+    "dict_type": "it must be an object",
+    "model_type": "it must be an object",
+    "model_attributes_type": "it must be an object",
+    "int_type": "it must be a whole number, without a decimal point or quotes",
+    "int_from_float": "it must be a whole number, without a decimal point or quotes",
+    "bool_type": "it must be true or false",
+    "string_type": "it must be text",
+    "string_pattern_mismatch": "only visible ASCII characters, without spaces, are allowed",
+    "too_short": "at least {min_length} items are needed",
+    "too_long": "at most {max_length} items are taken",
+    "string_too_short": "at least {min_length} characters are needed",
+    "string_too_long": "at most {max_length} characters are taken",
+    "value_error": "{error}",
+}
+
+
+def plainly(fault: ErrorDetails) -> str:
+    """pydantic's verdict in the words of the API; its own where there are none better."""
+    text = _PLAIN.get(fault["type"])
+    return fault["msg"] if text is None else text.format(**fault.get("ctx", {}))
 
 
 def notches(pixels: int) -> int:
-    """Wheel notches for a scroll distance: 100 pixels each, at least one unless it is 0, at most 100."""
-    return 0 if pixels == 0 else min(100, max(1, round(abs(pixels) / 100)))
+    """Wheel notches for a scroll distance: 100 pixels each, at least one unless it is 0."""
+    return 0 if pixels == 0 else max(1, round(abs(pixels) / 100))
 
 
 def points(action: Action) -> Sequence[tuple[int, int]]:

@@ -105,7 +105,10 @@ def require(caller: Caller, needed: Scope) -> None:
         Forbidden: its scope does not cover *needed*.
     """
     if not caller.scope.covers(needed):
-        raise Forbidden(f"this needs a token of scope {needed.value}; yours has scope {caller.scope.value}")
+        raise Forbidden(
+            f"this needs a token of scope {needed.value}; yours has scope {caller.scope.value} "
+            f"(on the daemon's machine, `bodyd token {needed.value}` prints one)"
+        )
 
 
 def _name(host: str | None) -> str:

@@ -60,7 +60,9 @@ class _Protocol(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         if any(name == b"upgrade" for name, _ in request.headers):
             await self._refuse(404)
-        elif not (request.target.startswith(b"/") and request.http_version.startswith(b"1.")):
+        elif _ambiguous(request) or not (
+            request.target.startswith(b"/") and request.http_version.startswith(b"1.")
+        ):
             await self._refuse(400)
         else:
             await super()._create_stream(request)
@@ -86,6 +88,12 @@ class _Protocol(H11Protocol):
         """Past h11, whose state no longer matters: the connection ends here."""
         await self.send(RawData(answer(of_status(status), new_request_id()).to_bytes()))
         await self.send(Closed())
+
+
+def _ambiguous(request: h11.Request) -> bool:
+    """Both framings at once, which a proxy and h11 may read differently (RFC 9112 6.1): refused."""
+    names = {name for name, _ in request.headers}
+    return b"content-length" in names and b"transfer-encoding" in names
 
 
 class Connection(TCPServer):

@@ -69,7 +69,7 @@ def of_status(status: int, *, allowed: str | None = None) -> BodydError:
     """The error for a bare HTTP status, as frameworks and parsers report one."""
     match status:
         case 404:
-            return NotFound("no such route; docs/reference/api.md lists them")
+            return NotFound("no such route; docs/reference/http-api.md lists them")
         case 405:
             return MethodNotAllowed(f"this route takes {allowed or 'other methods'}")
         case 408:

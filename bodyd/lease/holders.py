@@ -176,7 +176,9 @@ def _judge(state: State, event: e.Used, now: float) -> tuple[State, e.Refuse | N
             after = state if lapsed else state.put(place, claim.renewed(now))
     if place is Place.INCOMING or event.epoch is None or event.epoch == state.epoch:
         return after, None
-    message = f"epoch {event.epoch} is not the present one, {state.epoch}: take a fresh screenshot under it"
+    message = (
+        f"the lease's epoch is {state.epoch} now, not {event.epoch}: send that one, after a fresh screenshot"
+    )
     return after, e.Refuse(errors.StaleEpoch, message, epoch=state.epoch)
 
 
