@@ -25,6 +25,8 @@ BUSY_SECONDS = 1.0
 """How long a lock of another program is waited for."""
 CLOSE_SECONDS = 5.0
 WAL_BYTES = 16 * 1024 * 1024
+SPARE_BYTES = 1024 * 1024
+"""With less than this left on its disk, a file is not called writable: the next commit may not fit."""
 
 _REASONS = {
     sqlite3.SQLITE_FULL: "no space is left for it: free some under the state directory; nothing was written",
@@ -67,6 +69,14 @@ class Database:
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run *work*, which only reads. Errors and cancellation as in `write`."""
         return await self._run(work)
+
+    async def check_room(self) -> None:
+        """Prove that the next commit has room: an empty one touches no disk, so it proves nothing of it.
+
+        Raises:
+            JournalUnavailable: there is too little.
+        """
+        await self._run(lambda connection: _check_room(self._path))
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def translated_work() -> T:
@@ -175,6 +185,13 @@ def _configure(connection: sqlite3.Connection, path: Path, schema: Schema, synch
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise damaged(str(path), schema, verdict)
+
+
+def _check_room(path: Path) -> None:
+    disk = os.statvfs(path)
+    blocks = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail  # root may use the reserve
+    if blocks * disk.f_frsize < SPARE_BYTES:
+        raise JournalUnavailable(f"{path}: {_REASONS[sqlite3.SQLITE_FULL]}")
 
 
 def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -317,6 +317,7 @@ class Journal:
         """
         await self._write(lambda c: None)
         await self._pictures.write(lambda c: None)
+        await self._database.check_room()
 
     # -- the two ways in -------------------------------------------------------------------------
 

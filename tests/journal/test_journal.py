@@ -12,6 +12,7 @@ import trio
 
 from bodyd.contract.receipts import Outcome
 from bodyd.errors import JournalUnavailable, RequestConflict
+from bodyd.journal import database
 from bodyd.journal.chain import Checkpoint, Entry
 from bodyd.journal.intents import Intent
 from bodyd.journal.journal import Conflict, Journal, New, Replay, Unfinished, open_journal
@@ -273,6 +274,14 @@ async def test_a_receipt_that_found_no_room_is_owed_before_anything_else_begins(
     await begin(journal, request("req-2"))
     assert await journal.receipt("req-1") == receipt(asked).model_copy(update={"replayed": True})
     await journal.check()
+
+
+async def test_a_disk_without_room_for_a_commit_is_no_healthy_journal(journal, monkeypatch):
+    """Health says so before the first request is refused: an empty transaction alone finds no room, too."""
+    await journal.check()
+    monkeypatch.setattr(database, "SPARE_BYTES", 1 << 62)
+    with pytest.raises(JournalUnavailable, match="no space is left"):
+        await journal.check()
 
 
 async def test_an_owed_receipt_is_written_when_it_is_asked_for(journal):
