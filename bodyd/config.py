@@ -6,6 +6,7 @@ Unknown settings refuse the start: a misspelt allowlist must not be an open one.
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from bodyd.contract.actions import plainly
 from bodyd.contract.gateway import GatewaySettings
 from bodyd.contract.lease import DEFAULT_TTL_MS, MAX_TTL_MS, QUEUE_LENGTH
 from bodyd.contract.shell import ShellSettings
@@ -156,7 +158,22 @@ def parse(raw: dict[str, object], *, source: str = "configuration") -> Config:
     except ValidationError as exc:
         fault = exc.errors(include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
-        raise ConfigError(f"{source}: {where}: {fault['msg']}", param=where) from None
+        raise ConfigError(f"{source}: {where}: {plainly(fault)}{_meant(fault['loc'])}", param=where) from None
+
+
+def _meant(loc: tuple[int | str, ...]) -> str:
+    """A guess at a misspelt setting, or nothing."""
+    section: type[BaseModel] = Config
+    for part in loc[:-1]:
+        field = section.model_fields.get(str(part))
+        kind = field.annotation if field else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            return ""
+        section = kind
+    if not loc or str(loc[-1]) in section.model_fields:
+        return ""
+    close = difflib.get_close_matches(str(loc[-1]), section.model_fields, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(section.model_fields)}"
 
 
 DEFAULT_PATH = Path("/etc/bodyd/bodyd.toml")

@@ -32,6 +32,7 @@ from bodyd.desktop.desktop import open_desktop
 from bodyd.desktop.layout import Layout
 from bodyd.desktop.session import machine_id
 from bodyd.driver.body import Body, open_body
+from bodyd.errors import BodyStopped
 from bodyd.http.adapters import find_upstream, open_adapters
 from bodyd.http.app import create_app
 from bodyd.http.asgi import App
@@ -163,9 +164,11 @@ def run(config: Config, *, report: Report) -> int:
 
     async def main(running: Running) -> int:
         lease = running.body.lease()
+        await _announce(running, report)
         if lease.state is LeaseState.RECOVERY_REQUIRED:
             report(f"the lease needs recovery ({lease.reason}): run `bodyd recover`")
-        await _announce(running, report)
+        if lease.state is LeaseState.STOPPED:
+            report(f"the owner stopped the body ({lease.reason}): `bodyd resume` lets drivers in again")
         await trio.sleep_forever()
 
     return _serving(config, main, report)
@@ -245,6 +248,8 @@ async def _announce(running: Running, report: Report) -> None:
 async def _recover(running: Running, report: Report) -> None:
     """After a kill, the lease's claim needs recovery: release all and read back, and say so."""
     lease = running.body.lease()
+    if lease.state is LeaseState.STOPPED:
+        raise BodyStopped("the owner stopped this body: start it with `bodyd up`, then run `bodyd resume`")
     if lease.state is not LeaseState.RECOVERY_REQUIRED:
         return
     report(f"the last run ended without a release ({lease.reason}): releasing all keys, reading back …")
