@@ -170,15 +170,15 @@ def _status(args: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
         return 0
     lease = status["lease"]
-    print(f"body     {status['body_id']}  {status['display']['width']}x{status['display']['height']}")
+    print(f"{'body':<15} {status['body_id']}  {status['display']['width']}x{status['display']['height']}")
     print(
         f"lease    {lease['state']}  epoch {lease['epoch']}"
         + (f"  ({lease['reason']})" if lease["reason"] else "")
     )
     if lease["claim"]:
-        print(f"driver   {lease['claim']['kind']}  {lease['claim']['conversation_id']}")
+        print(f"{'driver':<15} {lease['claim']['kind']}  {lease['claim']['conversation_id']}")
     for name, part in status["components"].items():
-        print(f"{name:<8} {part['state']}")
+        print(f"{name:<15} {part['state']}")
     return 0
 
 

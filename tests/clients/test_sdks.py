@@ -13,6 +13,8 @@ import trio
 from tests.adapters.responses.test_sdk import served
 from tests.adapters.responses.world import computer, message, shell
 
+pytestmark = pytest.mark.soak  # each SDK is installed into an environment of its own: minutes, and the index
+
 CLICK = {"type": "click", "button": "left", "x": 1, "y": 1}
 Command = Callable[..., list[str]]
 
