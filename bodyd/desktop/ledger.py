@@ -33,6 +33,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._records: dict[int, Record] = {}
+        self._world = _world()
 
     def add(self, name: str, *pids: int) -> None:
         """Record live processes that this daemon has just started."""
@@ -43,9 +44,9 @@ class Ledger:
         self._write()
 
     def remove(self, *pids: int) -> None:
+        """Forget processes that are gone. Written with the next that is added: a dead one harms nobody."""
         for pid in pids:
             self._records.pop(pid, None)
-        self._write()
 
     def reap_stale(self) -> list[Record]:
         """Kill what an earlier daemon recorded and is still there; returns those killed."""
@@ -56,14 +57,14 @@ class Ledger:
     def _read(self) -> list[Record]:
         try:
             raw = json.loads(self._path.read_text())
-            if raw["world"] != _world():
+            if raw["world"] != self._world:
                 return []
             return [Record(str(r["name"]), int(r["pid"]), int(r["start"])) for r in raw["processes"]]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return []
 
     def _write(self) -> None:
-        document = {"world": _world(), "processes": [asdict(r) for r in self._records.values()]}
+        document = {"world": self._world, "processes": [asdict(r) for r in self._records.values()]}
         partial = self._path.with_suffix(".new")
         partial.write_text(json.dumps(document))
         partial.replace(self._path)

@@ -235,8 +235,9 @@ def command(spec: SandboxSpec, args_fd: int) -> list[str]:
             raise ValueError("a sandbox never starts as root")
         line += [_tool("setpriv"), f"--reuid={spec.uid}", f"--regid={spec.uid}", "--clear-groups"]
         line += ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--"]
-    soft, hard = _open_files(spec.limits.open_files)
-    line += [_tool("prlimit"), "--core=0", f"--nofile={soft}:{hard}", "--"]
+    if spec.limits is not None:
+        soft, hard = _open_files(spec.limits.open_files)
+        line += [_tool("prlimit"), "--core=0", f"--nofile={soft}:{hard}", "--"]
     return [*line, _tool("bwrap"), "--args", str(args_fd), "--", *spec.argv]
 
 

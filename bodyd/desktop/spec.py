@@ -17,7 +17,7 @@ HOSTNAME = "body"
 # Where the daemon's own files are inside: on the root, which is read-only.
 OURS = "/bodyd"
 
-_ETC = (
+ETC = (
     "fonts", "ssl/certs", "ca-certificates.conf", "pki/ca-trust/extracted", "crypto-policies",
     "alternatives", "ld.so.cache",
 )  # fmt: skip
@@ -64,6 +64,8 @@ class SandboxSpec:
         scratch, binds, files, links: What is in it beside /usr: files are read-only content by path,
             links are targets by path.
         env: The whole environment.
+        etc: What of the host's /etc is shown, as far as it is there.
+        limits: Set before bwrap starts; None leaves them to the program.
         pass_fds: Descriptors that the program inherits under the same numbers.
     """
 
@@ -79,7 +81,8 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     chdir: str = "/"
     masked: tuple[str, ...] = _MASKED
-    limits: Limits = Limits()
+    etc: tuple[str, ...] = ETC
+    limits: Limits | None = Limits()
     pass_fds: tuple[int, ...] = ()
 
 
@@ -99,7 +102,7 @@ def arguments(spec: SandboxSpec, fds: Descriptors) -> list[str]:
     args += ["--uid", str(INNER_UID), "--gid", str(INNER_UID), "--hostname", HOSTNAME]
     if not spec.nested_userns:
         args += ["--unshare-user", "--disable-userns"]
-    args += _system(spec.masked)
+    args += _system(spec.masked, spec.etc)
     for path, fd in fds.files.items():
         args += ["--perms", "0444", "--file", str(fd), path]
     for path, target in spec.links.items():
@@ -117,13 +120,13 @@ def arguments(spec: SandboxSpec, fds: Descriptors) -> list[str]:
     return args
 
 
-def _system(masked: tuple[str, ...]) -> list[str]:
+def _system(masked: tuple[str, ...], etc: tuple[str, ...]) -> list[str]:
     args = ["--ro-bind", "/usr", "/usr"]
     for name in ("lib", "lib64", "bin", "sbin"):
         args += ["--symlink", f"usr/{name}", f"/{name}"]
     for path in masked:
         args += ["--size", "4096", "--tmpfs", path, "--remount-ro", path]
-    for name in _ETC:
+    for name in etc:
         args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     # /proc/sys is bound read-only as a second layer: the first is that no sandbox is started by root.
     args += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]

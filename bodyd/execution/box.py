@@ -8,6 +8,7 @@ through the proxy; without one it has no network but its own loopback.
 from __future__ import annotations
 
 import os
+import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,14 +18,14 @@ from pathlib import Path
 import trio
 
 from bodyd.config import Config
-from bodyd.contract.shell import WORKSPACE
+from bodyd.contract.shell import WORKSPACE, ShellLimits
 from bodyd.desktop import inner_etc, netinit, seccomp
 from bodyd.desktop.egress import EgressProxy
 from bodyd.desktop.egress_rules import EgressRules
 from bodyd.desktop.layout import Layout
 from bodyd.desktop.process import Sandbox, sandbox
 from bodyd.desktop.session import SessionLost, receive_network
-from bodyd.desktop.spec import OURS, Bind, Limits, SandboxSpec, Tmpfs
+from bodyd.desktop.spec import OURS, Bind, SandboxSpec, Tmpfs
 from bodyd.errors import ConfigError, IsolationUnavailable
 
 from .workspace import Folder
@@ -58,6 +59,7 @@ class Boxes:
             *(Bind(path, path) for path in shell.read_only),
             *(Bind(path, path, writable=True) for path in shell.read_write),
         )
+        self._bounds = _bounds(shell.limits)
         self._spec = self._base(config, layout, machine_id)
 
     @asynccontextmanager
@@ -114,19 +116,11 @@ class Boxes:
                 os.close(fd)
 
     def _argv(self, command: str) -> tuple[str, ...]:
-        """Limits are set inside: there, processes are counted for this sandbox alone."""
-        limits, cpu = self._limits, -(-self._limits.cpu_ms // 1000)
-        bounds = (f"--nproc={limits.processes}", f"--cpu={cpu}:{cpu + 1}", f"--fsize={limits.file_bytes}")
-        return (
-            "/usr/bin/prlimit",
-            *bounds,
-            f"--data={limits.memory_bytes}",
-            "--",
-            SHELL,
-            "-c",
-            "--",
-            command,
-        )
+        """The shell limits itself first: inside, processes are counted for this sandbox alone.
+
+        On the command's own line, so that errors name lines as they are; and before it, whatever it is.
+        """
+        return (SHELL, "-c", "--", f"{self._bounds}; {command}")
 
     def _entry(self, control: int) -> tuple[str, ...]:
         limit = str(self._limits.processes)
@@ -147,7 +141,8 @@ class Boxes:
             files=files,
             links=inner_etc.links(zone),
             env=self._environment(config),
-            limits=Limits(open_files=self._limits.open_files),
+            etc=("alternatives", "ld.so.cache", *(("ssl/certs",) if self._networked else ())),
+            limits=None,
         )
 
     def _environment(self, config: Config) -> dict[str, str]:
@@ -170,6 +165,23 @@ class Boxes:
             proxy = f"http://{netinit.PROXY[0]}:{netinit.PROXY[1]}"
             env |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
         return env | config.shell.environment
+
+
+def _bounds(limits: ShellLimits) -> str:
+    """bash's `ulimit` for *limits*, none above what the daemon itself was given."""
+    wanted = {
+        "c": (resource.RLIMIT_CORE, 0, 1024),
+        "d": (resource.RLIMIT_DATA, limits.memory_bytes, 1024),
+        "f": (resource.RLIMIT_FSIZE, limits.file_bytes, 1024),
+        "n": (resource.RLIMIT_NOFILE, limits.open_files, 1),
+        "t": (resource.RLIMIT_CPU, -(-limits.cpu_ms // 1000), 1),
+        "u": (resource.RLIMIT_NPROC, limits.processes, 1),
+    }
+    given = {}
+    for flag, (kind, value, unit) in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        given[flag] = (value if hard == resource.RLIM_INFINITY else min(value, hard)) // unit
+    return "ulimit " + " ".join(f"-{flag} {value}" for flag, value in given.items())
 
 
 def check_paths(paths: tuple[str, ...], config: Config) -> None:

@@ -13,15 +13,8 @@ from bodyd.contract.ports import ProcessResult
 from bodyd.errors import JournalUnavailable, StaleEpoch, StaleLease
 from tests.desktop.conftest import descendants
 
+from .trees import BOMB, TREE
 from .world import OWNER, SOON, World, chunks_until, until, world
-
-TREE = (
-    "trap '' TERM; for i in 1 2 3; do setsid bash -c \"trap '' TERM; sleep 600\" & done; echo up; sleep 600"
-)
-BOMB = (
-    "python3 -c 'import os\nwhile True:\n  try: os.fork()\n"
-    '  except OSError:\n    try: os.write(1, b"full")\n    except OSError: pass\''
-)
 
 FENCES = {
     "release": lambda w: w.release(),
