@@ -21,6 +21,8 @@ from tests.body.world import World, folder, running_world
 NAME = "revoke"
 RUNS = 200
 HOGS = 2
+UNDER_WAY_SECONDS = 0.1
+PATH_ROWS = 3
 ANIMATED = "http://page.bodyd.test/?animated"
 BAR_MS = 250.0
 
@@ -47,9 +49,10 @@ async def measure(world: World, runs: int) -> list[float]:
             for run in range(runs):
                 lease = await client.acquire(f"run-{run}")
                 await lease.screenshot()
+                start = world.page.at(60 + run % 400, 150 if run % 3 == 0 else 60)
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_act, lease, _batch(world, run))
-                    await _until_something_is_down(x)
+                    nursery.start_soon(_act, lease, _batch(*start, run))
+                    await _until_under_way(x, start)
                     begun = time.perf_counter()
                     view = await client.revoke()
                     taken.append((time.perf_counter() - begun) * 1000)
@@ -59,18 +62,20 @@ async def measure(world: World, runs: int) -> list[float]:
     return taken
 
 
-async def _until_something_is_down(x: XConnection) -> None:
+async def _until_under_way(x: XConnection, start: tuple[int, int]) -> None:
+    """The pointer has come to where the batch begins; what comes next takes seconds: let a little pass."""
     with trio.fail_after(30):
         while True:
-            if not input_state(x).clear:
-                return
+            seen = x.root.query_pointer()
+            if seen.root_x >= start[0] and 0 <= seen.root_y - start[1] <= PATH_ROWS:
+                break
             await trio.sleep(0.001)
+    await trio.sleep(UNDER_WAY_SECONDS)
 
 
-def _batch(world: World, run: int) -> list[dict[str, object]]:
-    """One of the three, in turns."""
-    x, y = world.page.at(60, 60)
-    drag = {"type": "drag", "path": [{"x": x + n % 300, "y": y + n // 300} for n in range(900)]}
+def _batch(x: int, y: int, run: int) -> list[dict[str, object]]:
+    """One of the three, in turns, beginning with the pointer at (x, y)."""
+    drag = {"type": "drag", "path": [{"x": x + n % 300, "y": y + n // 300} for n in range(300 * PATH_ROWS)]}
     hold = {"type": "hold", "keys": ["CTRL", "SHIFT"], "duration_ms": 10_000}
     text = {"type": "type", "text": "THE QUICK BROWN FOX " * 1000}
     click = {"type": "click", "x": x, "y": y}
