@@ -34,5 +34,5 @@ soak: ## the full counts: kills, attacks, cycles (up to an hour)
 	@BODYD_SOAK=1 exec .venv/bin/python -m pytest -m soak --timeout=3600 $(ARGS)
 
 clean: ## remove what was made here, .venv included; bodies and their state stay
-	@rm -rf .venv build dist bench/out demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf .venv .venv-peers build dist bench/out demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache .coverage*

@@ -20,18 +20,23 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
+HEAD = ["what", "value", "bar", "", "peer", "peer's value", "ratio"]
 Row = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure, side by side with peers.")
     parser.add_argument("--only", metavar="NAME", help="run this one alone")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the kept tables again, measure nothing"
+    )
     parser.add_argument("--list", action="store_true", help="name them, run none")
     args = parser.parse_args(argv)
     found = {module.NAME: module for module in discover()}
@@ -41,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.only is not None and args.only not in found:
         parser.error(f"no benchmark {args.only!r}; there are: {', '.join(sorted(found)) or 'none'}")
     chosen = [args.only] if args.only is not None else sorted(found)
+    if args.markdown:
+        print("\n\n".join("\n".join(markdown(name)) for name in chosen if (OUT / f"{name}.json").exists()))
+        return 0
     print(machine())
     crashed = [name for name in chosen if not run(found[name])]
     if crashed:
@@ -79,8 +87,8 @@ def run(module: ModuleType) -> bool:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """Aligned lines: name, value, bar and verdict, peer, and how many times slower the peer is."""
-    head = ["what", "value", "bar", "", "peer", "peer's value", "ratio"]
-    cells = [head, *(_cells(row) for row in rows)]
+    head = HEAD
+    cells = [head, *_lines(rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     shown = [
         "  ".join(
@@ -90,6 +98,24 @@ def table(rows: Sequence[Row]) -> list[str]:
         for line in cells
     ]
     return [shown[0], "-" * max(map(len, shown)), *shown[1:]]
+
+
+def markdown(name: str) -> list[str]:
+    """The same of the last run of *name*, as docs/reference/performance.md has it."""
+    kept = json.loads((OUT / f"{name}.json").read_text())
+    lines = [HEAD, ["---", "---:", "---:", "---", "---", "---:", "---:"], *_lines(kept["rows"])]
+    return [f"Load {kept['machine'].partition('load ')[2].partition(',')[0]}.", ""] + [
+        f"| {' | '.join(line)} |" for line in lines
+    ]
+
+
+def _lines(rows: Sequence[Row]) -> list[list[str]]:
+    """The cells of each row; what a row shares with the one above, beside another peer, is said once."""
+    found = [_cells(row) for row in rows]
+    same = [a["name"] == b["name"] and bool(b.get("peer")) for a, b in pairwise(rows)]
+    return found[:1] + [
+        ["", "", *line[2:]] if again else line for line, again in zip(found[1:], same, strict=True)
+    ]
 
 
 def _cells(row: Row) -> list[str]:
