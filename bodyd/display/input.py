@@ -157,6 +157,8 @@ class Sender:
         """One atom; False ends the list."""
         if isinstance(atom, Pause):
             return self._wait(atom.seconds, permit, stop)
+        if isinstance(atom, MoveTo | ButtonDown | ButtonUp):
+            self._look_for_other_hands()
         self._report.certain = False
         match atom:
             case MoveTo(x=x, y=y):
@@ -191,6 +193,13 @@ class Sender:
         self._report.failure = "untypable"
         self._report.untypable_at = self._report.sent
         return False
+
+    def _look_for_other_hands(self) -> None:
+        """Before the pointer is used again: a client that warps it makes no event that is echoed."""
+        if self._pointer is None:
+            return
+        seen = self._x.root.query_pointer()
+        self._report.interference |= (seen.root_x, seen.root_y) != self._pointer
 
     def _wait(self, seconds: float, permit: Permit, stop: threading.Event) -> bool:
         """Let *seconds* pass, looking at the permit."""

@@ -79,23 +79,21 @@ async def check_binding(batch: Batch, display: Display, index: int) -> None:
         StaleScreenshot: it would reach something else; nothing of it was sent.
     """
     sight, action, before = batch.sight, batch.request.inputs[index], batch.target
-    batch.target = None
+    batch.target = _target(batch, index)
     if sight is None or batch.request.binding == "none":
         return
     if before is not None and before.id in batch.reach.pressed and isinstance(action, a.KEYBOARD_TYPES):
         await _focus_settled(batch, display, before)
+        batch.target = _target(batch, index)
     scene = batch.scene
     if isinstance(action, (*a.KEYBOARD_TYPES, a.Scroll)):
-        batch.target = next((w for w in scene.windows if w.active), None)
+        active = next((w for w in scene.windows if w.active), None)
         focusable = batch.reach.focusable(scene.clients)
-        check_keyboard(sight.shot.active_window, batch.target, index=index, moved_to=focusable)
+        check_keyboard(sight.shot.active_window, active, index=index, moved_to=focusable)
     if not isinstance(action, a.POINTER_TYPES):
         return
     opened = batch.reach.opened(sight, scene.clients)
-    # Where a drag starts decides what is dragged; the other inputs have one point.
-    stop = next(atom for atom in batch.atoms[index] if isinstance(atom, MoveTo))
-    point = Point(x=stop.x, y=stop.y)
-    batch.target = pointer_target(scene.popups, point) or pointer_target(scene.windows, point)
+    point = _point(batch.atoms[index])
     check_pointer(sight, batch.target, point, index=index, opened=opened)
     if batch.request.binding == "pixels" and not await batch.same_pixels(display, sight, point):
         raise StaleScreenshot(
@@ -103,6 +101,23 @@ async def check_binding(batch: Batch, display: Display, index: int) -> None:
             "take a fresh screenshot and look again; nothing was sent",
             param=f"inputs[{index}]",
         )
+
+
+def _target(batch: Batch, index: int) -> Window | None:
+    """The window that input *index* goes to as things are."""
+    action, scene = batch.request.inputs[index], batch.scene
+    if isinstance(action, a.POINTER_TYPES):
+        point = _point(batch.atoms[index])
+        return pointer_target(scene.popups, point) or pointer_target(scene.windows, point)
+    if isinstance(action, a.KEYBOARD_TYPES):
+        return next((w for w in scene.windows if w.active), None)
+    return None
+
+
+def _point(atoms: tuple[Atom, ...]) -> Point:
+    """Where a pointer input begins: that decides what is dragged; the others have one point."""
+    stop = next(atom for atom in atoms if isinstance(atom, MoveTo))
+    return Point(x=stop.x, y=stop.y)
 
 
 async def _focus_settled(batch: Batch, display: Display, pressed: Window) -> None:
@@ -233,7 +248,9 @@ def _unmet(receipt: InputReceipt) -> bool:
 
 def _credit(batch: Batch, last: int | None, after: Scene) -> None:
     """Take what is different in *after* as evidence for input *last*, if its effect is still open."""
-    found = verifier.changes(batch.scene.windows, after.windows, restless=batch.restless)
+    aimed_at = batch.reach.touched
+    others = {window for window, client in after.clients.items() if client not in aimed_at}
+    found = verifier.changes(batch.scene.windows, after.windows, restless=batch.restless | others)
     if last is None or not found:
         return
     if batch.sight is not None:

@@ -224,6 +224,8 @@ class Door:
         scene = await display.scene()
         now = self._clock.monotonic()
         self._restless.note(self._last_windows, scene.windows, now)
+        if sight is not None and self._last[1] is not sight:  # nothing was sent since it was taken
+            self._restless.note(sight.shot.windows, scene.windows, now)
         batch = dispatcher.Batch(
             request=request,
             atoms=atoms,

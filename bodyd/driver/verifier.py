@@ -28,7 +28,8 @@ def changes(
 ) -> tuple[Change, ...]:
     """The differences that count as evidence, the most telling first.
 
-    `restless` windows changed their title without input: theirs prove nothing.
+    `restless` windows change their title without input, or are of apps that got none: theirs prove
+    nothing.
     """
     old, new = {w.id: w for w in before}, {w.id: w for w in after}
     found = [Change("window_opened", w) for w in new.keys() - old.keys()]
@@ -51,21 +52,30 @@ def activated(found: Sequence[Change]) -> frozenset[int]:
 
 @dataclass(slots=True)
 class Restless:
-    """Windows whose titles change by themselves: noticed between batches, forgotten after a while."""
+    """Windows whose titles change by themselves: noticed between batches, forgotten after a while.
 
-    memory: float = 3.0
-    _seen: dict[int, float] = field(default_factory=dict)
+    One such change may be a page that was slow to load; a second makes it a habit, remembered longer.
+    """
+
+    memory: float = 10.0
+    habit: float = 120.0
+    _seen: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def note(self, before: Sequence[Window], after: Sequence[Window], now: float) -> None:
         """Two looks with no input between them."""
         old = {w.id: w.title for w in before}
         for window in after:
             if window.id in old and old[window.id] != window.title:
-                self._seen[window.id] = now
+                self._seen[window.id] = (*self._seen.get(window.id, ())[-1:], now)
 
     def at(self, now: float) -> frozenset[int]:
-        self._seen = {w: t for w, t in self._seen.items() if now - t < self.memory}
-        return frozenset(self._seen)
+        recent = {w: tuple(t for t in times if now - t < self.habit) for w, times in self._seen.items()}
+        self._seen = {w: times for w, times in recent.items() if times}
+        return frozenset(w for w, times in recent.items() if times[1:] or _fresh(times, now, self.memory))
+
+
+def _fresh(times: Sequence[float], now: float, memory: float) -> bool:
+    return any(now - t < memory for t in times)
 
 
 def effect(

@@ -21,7 +21,7 @@ from bodyd.desktop.ledger import descendants
 from bodyd.display import xkb
 from bodyd.display.connection import XConnection, connect
 from bodyd.display.input import codes_down
-from bodyd.display.windows import ManagerProbe
+from bodyd.display.probes import ManagerProbe
 from tests.display.recorder import Recorder
 
 from .world import World

@@ -43,6 +43,18 @@ def test_a_title_that_changes_by_itself_proves_nothing():
     assert changes([window(1, "0:02")], [window(1, "0:03")], restless=restless.at(14.0)) != ()
 
 
+def test_a_title_that_keeps_changing_is_remembered_longer():
+    """A clock that ticks once a minute: its second tick makes it a habit."""
+    restless = Restless()
+    for minute in (0, 60):
+        restless.note([window(1, "12:00")], [window(1, "12:01")], now=minute)
+    assert restless.at(110) == {1}
+    assert restless.at(150) == frozenset()
+    restless.note([window(1, "a")], [window(1, "b")], now=200)
+    assert restless.at(205) == {1}
+    assert restless.at(215) == frozenset()
+
+
 def test_activated_windows_are_told_from_opened_and_retitled_ones():
     """Those alone may have been switched to."""
     found = changes(
