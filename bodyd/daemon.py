@@ -45,6 +45,9 @@ from bodyd.journal.journal import Journal, open_journal
 
 Report = Callable[[str], None]
 
+SWITCH_SECONDS = 0.001
+"""A thread that sends input must not keep a revocation waiting for the interpreter (5 ms a turn by default)."""
+
 log = structlog.get_logger("bodyd")
 
 
@@ -222,6 +225,7 @@ def _serving(
             nursery.cancel_scope.cancel(reason="done")
         return status
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         return trio.run(everything)
     except BaseExceptionGroup as group:
