@@ -67,7 +67,7 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
-_TREES = (("eight that ignore SIGTERM", TREE, "up"), ("a fork bomb of 256", BOMB, "full"))
+_TREES = (("eight that ignore SIGTERM", TREE, "up"), ("a fork bomb of 128", BOMB, "full"))
 
 
 async def _cancelled(command: str, sign: str) -> list[float]:

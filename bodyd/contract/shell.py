@@ -70,7 +70,7 @@ class ShellLimits(_Section):
     timeout_ms: Annotated[int, Field(ge=1, le=MAX_TIMEOUT_MS)] = 120_000
     cpu_ms: Annotated[int, Field(ge=1000)] = 120_000
     memory_bytes: Annotated[int, Field(ge=16 * 1024 * 1024)] = 2 * 1024**3
-    processes: Annotated[int, Field(ge=8, le=4096)] = 256
+    processes: Annotated[int, Field(ge=8, le=4096)] = 128
     open_files: Annotated[int, Field(ge=64)] = 4096
     file_bytes: Bytes = 256 * 1024 * 1024
     folder_bytes: Bytes = 1024**3

@@ -6,6 +6,7 @@ and every command has one result. Counterpart: shell.py admits calls, and watche
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +24,8 @@ from .box import Box, Boxes
 from .workspace import Folder
 
 READ_BYTES = 64 * 1024
+EAGER_READS, PACE_S = 64, 0.001
+"""After so many reads of a stream there is a pause before each: about 60 MB a second at the most."""
 FINISH_S = 6.0
 """For what has to be done though all is cancelled: the kill, the row in the audit."""
 WATCH_FOLDER_S = 1.0
@@ -220,7 +223,10 @@ class Call:
                 _drain(box.stderr, "stderr", running)
 
     async def _read(self, fd: int, name: str, running: _Running) -> None:
-        while True:
+        """Keep a stream's output; a flood is slowed down, so that it does not take the loop from the body."""
+        for reads in itertools.count():
+            if reads > EAGER_READS:
+                await trio.sleep(PACE_S)
             await trio.lowlevel.wait_readable(fd)
             data = _some(fd)
             if data is None:

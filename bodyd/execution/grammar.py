@@ -4,7 +4,8 @@ A subset of the grammar (POSIX 2.10, and bash where it differs), read with certa
 is left out is refused by `Unreadable`, never guessed at, for a parser that guesses is one that a command
 can be written around. Read: lists, pipelines, groups, subshells, if, while, until, for, quoting,
 parameters, $( ), here-documents, redirections. Left out, among others: backquotes, arithmetic, arrays,
-functions, case, [[ ]], process substitution. Counterpart: rules.py judges what was read.
+functions, case, [[ ]], process substitution. Counterpart: rules.py judges what was read. (Long, for a
+grammar is one thing: each of its productions is a short method that calls the others.)
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class _Reader:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Unreadable("too deep a nesting")
+        empty = self._depth > 1
         while True:
             self._gap()
             if self._peek() in ("", ")"):
@@ -97,13 +99,17 @@ class _Reader:
                 raise Unreadable("a reserved word where none belongs")
             self._pipeline()
             self._separator()
-        if self._heredocs:
-            raise Unreadable("a here-document without its end")
+            empty = False
+        if self._heredocs or empty:
+            raise Unreadable("a here-document without its end, or a list of nothing")
         self._depth -= 1
         return end
 
     def _pipeline(self) -> None:
+        joint = ""
         while True:
+            if joint.strip("&") != "|":
+                self._prefixed()
             self._command()
             self._blank()
             for joint in ("||", "&&", "|&", "|"):
@@ -122,15 +128,17 @@ class _Reader:
         elif self._peek() not in ("", "\n", ")"):
             raise Unreadable("something behind a command")
 
-    def _command(self) -> None:
-        word = self._reserved()
-        while word in ("!", "time"):
+    def _prefixed(self) -> None:
+        """What may stand before a pipeline, and only there."""
+        while (word := self._reserved()) in ("!", "time"):
             self.at += len(word)
             self._blank()
             if word == "time" and self._reserved() == "-p":
                 self.at += 2
                 self._blank()
-            word = self._reserved()
+
+    def _command(self) -> None:
+        word = self._reserved()
         if self._peek() == "(":
             self._subshell()
         elif word in _LEFT_OUT or word in _ENDS:
