@@ -30,8 +30,11 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
 <select id="pick"><option>one</option><option>two</option><option>three</option></select>
 <div id="long"><div style="height: 4000px; background: linear-gradient(#fff, #36c)"></div></div>
 <script>
-  let count = 0;  // reports may overtake each other on their way
-  const send = (entry) => navigator.sendBeacon('/log', JSON.stringify({n: count++, ...entry}));
+  let count = 0, last = Promise.resolve();  // one report at a time: they must not overtake each other
+  const send = (entry) => {
+    const body = JSON.stringify({n: count++, ...entry});
+    last = last.then(() => fetch('/log', {method: 'POST', body})).catch(() => {});
+  };
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
       target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
@@ -47,8 +50,8 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
   on('long', 'scroll', (area) => ({name: 'scroll', top: area.scrollTop}));
   window.addEventListener('contextmenu', (e) => e.preventDefault());
   const where = () => send({name: 'ready', screenX: window.screenX, screenY: window.screenY,
-    outer: [window.outerWidth, window.outerHeight], inner: [window.innerWidth, window.innerHeight],
-    offsetX: window.mozInnerScreenX ?? 0});
+    screen: [screen.width, screen.height], outer: [window.outerWidth, window.outerHeight],
+    inner: [window.innerWidth, window.innerHeight]});
   requestAnimationFrame(() => requestAnimationFrame(where));
   window.addEventListener('resize', where);
   const turn = (time) => {
@@ -86,7 +89,7 @@ class Page:
         @app.post("/log")
         async def log() -> Response:
             entry = json.loads(await request.get_data())
-            if entry["name"] == "ready":
+            if entry["name"] == "ready" and entry["outer"] == entry["screen"]:  # maximised by now
                 self.origin = (
                     entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
                     entry["screenY"] + entry["outer"][1] - entry["inner"][1],

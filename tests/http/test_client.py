@@ -156,7 +156,7 @@ def test_every_code_has_its_class():
     while todo:
         cls = todo.pop()
         todo += cls.__subclasses__()
-        if "code" in vars(cls):
+        if "code" in vars(cls) and cls.__module__ == errors.__name__:
             assert type(error_of({"code": cls.code, "message": "m"})) is cls
     assert type(error_of({"code": "of_the_future"})) is errors.BodydError
 
