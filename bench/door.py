@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -47,7 +48,7 @@ async def _measure(world: World) -> list[dict[str, Any]]:
     ]
 
 
-async def _timed(call: Any) -> float:
+async def _timed(call: Callable[[], Awaitable[object]]) -> float:
     begun = time.perf_counter()
     await call()
     return (time.perf_counter() - begun) * 1000

@@ -70,7 +70,13 @@ class EgressConfig(_Section):
 
     allow: tuple[str, ...] = ()
     local: dict[str, str] = {}
-    quiet: tuple[str, ...] = ("update.googleapis.com", "clients2.google.com", "*.gvt1.com")
+    quiet: tuple[str, ...] = (
+        "update.googleapis.com",
+        "clients2.google.com",
+        "android.clients.google.com",
+        "www.google.com",
+        "*.gvt1.com",
+    )
 
 
 class LeaseConfig(_Section):

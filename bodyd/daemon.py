@@ -46,7 +46,7 @@ from bodyd.journal.journal import Journal, open_journal
 Report = Callable[[str], None]
 
 SWITCH_SECONDS = 0.001
-"""A thread that sends input must not keep a revocation waiting for the interpreter (5 ms a turn by default)."""
+"""A thread that types must not keep a revocation waiting for the interpreter (5 ms a turn by default)."""
 
 log = structlog.get_logger("bodyd")
 

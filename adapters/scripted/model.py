@@ -50,7 +50,7 @@ class ScriptedUpstream:
         async with aclosing(self._events(request)) as events:
             yield events
 
-    async def _events(self, request: Mapping[str, Any]) -> AsyncGenerator[Json]:
+    async def _events(self, request: Mapping[str, Any]) -> AsyncGenerator[Json]:  # noqa: ASYNC900
         begun = self._begin(request)
         yield {"type": "response.created", "sequence_number": 0, "response": begun}
         yield {"type": "response.in_progress", "sequence_number": 1, "response": begun}
