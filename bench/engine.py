@@ -193,8 +193,8 @@ async def same_picture(server: Server, ours: Ours, peers: Sequence[Peer]) -> dic
         differing = (np.asarray(shot) != np.asarray(picture)).any(axis=2).sum()
         assert differing < 1000, (peer.name, differing)  # some draw the pointer in
     size = len(pillow(picture)) / 1000
-    peers_size = {"name": "Pillow, level 1", "value": round(size, 1)}
-    return {**row("size of the PNG", round(len(ours.png) / 1000, 1), "KB", size * 1.1), "peer": peers_size}
+    size_row = row("size of the PNG", round(len(ours.png) / 1000, 1), "KB", round(size * 1.1, 1))
+    return {**size_row, "peer": {"name": "Pillow, level 1", "value": round(size, 1)}}
 
 
 # -- acting ---------------------------------------------------------------------------------------

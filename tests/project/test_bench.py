@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from bench import __main__ as bench
+from bench.comparison import Comparison
+from bench.targets import arrived
 
 
 def benchmark(name: str, rows: object) -> ModuleType:
@@ -88,3 +90,41 @@ def test_every_module_of_the_folder_can_be_imported() -> None:
     found = list(bench.discover())
     assert len({module.NAME for module in found}) == len(found)
     assert all((module.__doc__ or "").strip() for module in found)
+
+
+def test_the_kept_table_is_printed_as_markdown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--markdown measures nothing: the last run's rows, what they share with the one above said once."""
+    rows = [
+        {"name": "click", "value": 2.0, "unit": "ms", "peer": {"name": "one", "value": 4.0}},
+        {"name": "click", "value": 2.0, "unit": "ms", "peer": {"name": "two", "value": None, "note": "gone"}},
+    ]
+    with_benchmarks(monkeypatch, benchmark("engine", rows))
+    bench.main(["--only", "engine"])
+    with_benchmarks(monkeypatch, benchmark("engine", RuntimeError("measured again")))
+    capsys.readouterr()
+    assert bench.main(["--only", "engine", "--markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["| click | 2 ms |  |  | one | 4 ms | 2x |", "|  |  |  |  | two | gone |  |"]
+
+
+def test_a_peer_that_fails_keeps_its_row() -> None:
+    """Its value is None, and the note says why."""
+    ours = SimpleNamespace(name="bodyd")
+    peer = SimpleNamespace(name="peer", why=lambda do: f"can't {do}")
+    made = Comparison("click", ours, [peer])
+    for figure in (1.0, 5.0, 2.0):
+        made.add("call", ours, figure)
+    (row,) = made.rows("call", "click", "ms", 3.0)
+    assert row["value"] == 2
+    assert row["ok"]
+    assert row["peer"] == {"name": "peer", "value": None, "note": "can't click"}
+
+
+@pytest.mark.parametrize(
+    ("got", "count"), [("abcd", 4), ("", 0), ("bcd", 3), ("axbxcxd", 4), ("dcba", 1), ("acbd", 3)]
+)
+def test_characters_count_as_arrived_in_their_order(got: str, count: int) -> None:
+    """One that is lost costs one, and does not spoil those after it."""
+    assert arrived("abcd", got) == count
