@@ -122,6 +122,7 @@ class Sender:
         self._down = [0] * 32  # the key vector as it should be
         self._pointer: tuple[int, int] | None = None
         self._thaw_left = THAW
+        self._paused = False
         self._may_go_on: Callable[[], bool] = lambda: True
 
     def play(
@@ -157,8 +158,9 @@ class Sender:
         """One atom; False ends the list."""
         if isinstance(atom, Pause):
             return self._wait(atom.seconds, permit, stop)
-        if isinstance(atom, MoveTo | ButtonDown | ButtonUp):
+        if self._paused and isinstance(atom, MoveTo):
             self._look_for_other_hands()
+        self._paused = False
         self._report.certain = False
         match atom:
             case MoveTo(x=x, y=y):
@@ -195,7 +197,10 @@ class Sender:
         return False
 
     def _look_for_other_hands(self) -> None:
-        """Before the pointer is used again: a client that warps it makes no event that is echoed."""
+        """After a pause, before we move the pointer on: a client that warps it makes no event to hear.
+
+        Elsewhere the readback after each atom compares the place anyway.
+        """
         if self._pointer is None:
             return
         seen = self._x.root.query_pointer()
@@ -203,6 +208,7 @@ class Sender:
 
     def _wait(self, seconds: float, permit: Permit, stop: threading.Event) -> bool:
         """Let *seconds* pass, looking at the permit."""
+        self._paused = True
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             stop.wait(min(left, SLICE)) if seconds > 2 * SLICE else time.sleep(left)
