@@ -30,11 +30,9 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
 <select id="pick"><option>one</option><option>two</option><option>three</option></select>
 <div id="long"><div style="height: 4000px; background: linear-gradient(#fff, #36c)"></div></div>
 <script>
-  let count = 0, last = Promise.resolve();  // one report at a time: they must not overtake each other
-  const send = (entry) => {
-    const body = JSON.stringify({n: count++, ...entry});
-    last = last.then(() => fetch('/log', {method: 'POST', body})).catch(() => {});
-  };
+  let count = 0;  // reports may overtake each other on their way
+  const send = (entry) => navigator.sendBeacon('/log',
+    JSON.stringify({load: performance.timeOrigin, n: count++, ...entry}));
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
       target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
@@ -111,8 +109,10 @@ class Page:
             self._entries.append(entry)
 
     def entries(self, *names: str) -> list[dict[str, Any]]:
+        """What has arrived so far, in the page's own order."""
         with self._lock:
-            return [e for e in self._entries if not names or e["name"] in names]
+            found = [e for e in self._entries if not names or e["name"] in names]
+        return sorted(found, key=lambda e: (e.get("load", 0), e.get("n", 0)))
 
     def clear(self) -> None:
         with self._lock:

@@ -44,15 +44,19 @@ def configure(place: Path) -> Callable[..., Config]:
 def nothing_left() -> Iterator[None]:
     """Whatever a test starts is gone when it ends: orphans would come to this process, the subreaper."""
     _become_subreaper()
-    before = set(descendants())
+    _earlier.clear()
+    _earlier.update(descendants())  # orphans of other folders' tests come to this process, too
     yield
-    left = [pid for pid in descendants() if pid not in before]
+    left = descendants()
     assert [_describe(pid) for pid in left] == []
 
 
+_earlier: set[int] = set()
+
+
 def descendants(pid: int | None = None) -> list[int]:
-    """Every process below this one (or below *pid*)."""
-    found = children(pid or os.getpid())
+    """Every process below this one (or below *pid*) that this test has started."""
+    found = [child for child in children(pid or os.getpid()) if child not in _earlier]
     return found + [d for child in found for d in descendants(child)]
 
 
