@@ -31,8 +31,10 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
 <div id="long"><div style="height: 4000px; background: linear-gradient(#fff, #36c)"></div></div>
 <script>
   let count = 0;  // reports may overtake each other on their way
-  const send = (entry) => navigator.sendBeacon('/log',
-    JSON.stringify({load: performance.timeOrigin, n: count++, ...entry}));
+  const send = (entry) => {  // not a beacon: those are dropped when too much is on its way
+    const body = JSON.stringify({load: performance.timeOrigin, n: count++, ...entry});
+    fetch('/log', {method: 'POST', body}).catch(() => {});
+  };
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
       target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
