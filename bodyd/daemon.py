@@ -39,6 +39,7 @@ from bodyd.http.asgi import App
 from bodyd.http.listener import listen
 from bodyd.http.services import Services
 from bodyd.http.tokens import Tokens
+from bodyd.http.upgrades import Upgrades
 from bodyd.journal.chain import Checkpoint
 from bodyd.journal.documents import open_documents
 from bodyd.journal.journal import Journal, open_journal
@@ -110,6 +111,7 @@ async def serve(
                 )
                 async with listen(
                     cast(App, create_app(services)),
+                    upgrade=Upgrades(services),
                     host=config.http.host,
                     port=config.http.port,
                     unix_path=config.api_socket,

@@ -77,8 +77,8 @@ class Socket(Protocol):
         """
         ...
 
-    async def send(self, message: str) -> None:
-        """Send one text message.
+    async def send(self, message: str | bytes) -> None:
+        """Send one message, text or binary.
 
         Raises:
             SocketClosed: the client left.

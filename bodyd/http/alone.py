@@ -25,6 +25,7 @@ from .listener import Bound, listen
 from .remote import RemoteBody
 from .services import Services
 from .tokens import Tokens
+from .upgrades import Upgrades
 
 
 def run(config: Config, *, body: str, token_file: Path, report: Callable[[str], None]) -> int:
@@ -90,11 +91,10 @@ async def serve_gateway(config: Config, client: BodyClient) -> AsyncIterator[tup
             )
             async with open_adapters({"gateway": context}) as adapters:
                 tokens = Tokens.load_or_create(private)
-                app = create_app(
-                    Services(body=body, tokens=tokens, config=config, clock=clock, adapters=adapters)
-                )
+                services = Services(body=body, tokens=tokens, config=config, clock=clock, adapters=adapters)
                 async with listen(
-                    cast(App, app),
+                    cast(App, create_app(services)),
+                    upgrade=Upgrades(services),
                     host=config.http.host,
                     port=config.http.port,
                     unix_path=config.run / "gateway.sock",

@@ -17,12 +17,13 @@ _RECEIVE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A request head, and every byte received so far: itself first."""
+    """A request head, and every byte received so far: itself first. `rest` are those behind it."""
 
     method: str
     target: str
     headers: tuple[tuple[str, str], ...]
     received: bytes
+    rest: bytes = b""
 
     @property
     def is_upgrade(self) -> bool:
@@ -65,5 +66,9 @@ async def read_head(stream: trio.abc.ReceiveStream) -> Head | None:
         if isinstance(event, h11.Request):
             headers = tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers)
             return Head(
-                event.method.decode("ascii"), event.target.decode("latin-1"), headers, bytes(received)
+                event.method.decode("ascii"),
+                event.target.decode("latin-1"),
+                headers,
+                bytes(received),
+                parser.trailing_data[0],
             )

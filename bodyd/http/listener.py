@@ -35,7 +35,8 @@ CLOSERS = "bodyd.closers"
 PORT = "bodyd.port"
 """Key of an ASGI scope's `state`: the TCP port that the server listens on, or None."""
 
-UpgradeHandler = Callable[[trio.SocketStream, Head], Awaitable[None]]
+UpgradeHandler = Callable[[trio.SocketStream, Head, LifespanState], Awaitable[None]]
+"""Given the stream, the request and the `state` that an ASGI scope would have."""
 
 
 REFUSE_SECONDS = 5.0
@@ -60,9 +61,9 @@ class Bound:
     unix_path: Path | None
 
 
-async def refuse_upgrade(stream: trio.SocketStream, head: Head) -> None:
-    """Until there is a stream to upgrade to: a plain 404."""
-    await _refuse(stream, NotFound(f"nothing here takes an upgrade to {head.header('upgrade')!r:.40}"))
+async def refuse_upgrade(stream: trio.SocketStream, head: Head, state: LifespanState) -> None:
+    """Where there is nothing to upgrade to: a plain 404."""
+    await refuse(stream, NotFound(f"nothing here takes an upgrade to {head.header('upgrade')!r:.40}"))
 
 
 @contextlib.asynccontextmanager
@@ -197,7 +198,7 @@ class _Server:
         self.live[stream] = listener
         try:
             if crowded:
-                await _refuse(stream, TooManyConnections("every connection is in use; try again shortly"))
+                await refuse(stream, TooManyConnections("every connection is in use; try again shortly"))
             else:
                 await self._converse(stream)
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -215,18 +216,18 @@ class _Server:
             with trio.fail_after(self.limits.head):
                 head = await read_head(stream)
         except trio.TooSlowError:
-            await _refuse(stream, RequestTimeout("the request head did not arrive in time"))
+            await refuse(stream, RequestTimeout("the request head did not arrive in time"))
             return
         except BadHead as exc:
-            await _refuse(stream, of_status(exc.status))
+            await refuse(stream, of_status(exc.status))
             return
         if head is None:
             return
-        if head.is_upgrade:
-            await self.upgrade(stream, head)
-            return
         peer = _peer(stream)
         state: dict[str, Any] = {**self.state, UNIX: peer is None}
+        if head.is_upgrade:
+            await self.upgrade(stream, head, state)
+            return
         connection = Connection(
             self.asgi, self.config, self.context, state, stream, received=head.received, peer=peer
         )
@@ -245,7 +246,7 @@ def _peer(stream: trio.SocketStream) -> tuple[str, int] | None:
     return host, port
 
 
-async def _refuse(stream: trio.SocketStream, error: BodydError) -> None:
+async def refuse(stream: trio.SocketStream, error: BodydError) -> None:
     """Answer without any app, and close."""
     with trio.move_on_after(REFUSE_SECONDS), contextlib.suppress(trio.BrokenResourceError):
         await stream.send_all(answer(error, new_request_id()).to_bytes())

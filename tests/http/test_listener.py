@@ -190,7 +190,7 @@ async def test_upgrades_go_to_their_handler(services: Services):
     """With the head parsed, and every byte that came with it; one that breaks ends its connection alone."""
     seen: list[Head] = []
 
-    async def echo(stream: trio.SocketStream, request: Head) -> None:
+    async def echo(stream: trio.SocketStream, request: Head, state: Any) -> None:
         seen.append(request)
         await stream.send_all(request.received)
         raise RuntimeError("after the echo")
