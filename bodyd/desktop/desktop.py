@@ -96,6 +96,11 @@ class Desktop:
         await trio.lowlevel.checkpoint()
         return self._generation
 
+    @property
+    def x_runs(self) -> bool:
+        """Whether the X server's process runs; whether it answers is another question."""
+        return self._x.state == "running"
+
     def components(self) -> dict[str, dict[str, object]]:
         """Each part's state, pid on the host, and restarts."""
         parts = [self._x, self._window_manager]

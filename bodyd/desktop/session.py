@@ -56,6 +56,7 @@ class Session:
         self.facts: dict[str, Any] = {}
         self._control = control
         self._pids: dict[str, int] = {}
+        self._host_pids: dict[int, int] = {}  # by the pid inside
         self._waiting: dict[str, trio.MemorySendChannel[dict[str, Any]]] = {}
 
     @property
@@ -117,13 +118,22 @@ class Session:
     def host_pid(self, name: str) -> int | None:
         """The host's pid of a running program, for diagnostics."""
         inner = self._pids.get(name)
-        todo = children(self.box.init_pid) if inner is not None else []
+        if inner is None:
+            return None
+        known = self._host_pids.get(inner)
+        if known is None or _pid_inside(known) != inner:
+            known = self._find(inner)
+            self._host_pids = {k: v for k, v in self._host_pids.items() if k in self._pids.values()}
+            if known is not None:
+                self._host_pids[inner] = known
+        return known
+
+    def _find(self, inner: int) -> int | None:
+        todo = children(self.box.init_pid)
         while todo:
             pid = todo.pop()
-            with suppress(OSError, ValueError, IndexError):
-                status = Path(f"/proc/{pid}/status").read_text()
-                if int(status.partition("NSpid:")[2].split("\n")[0].split()[1]) == inner:
-                    return pid
+            if _pid_inside(pid) == inner:
+                return pid
             todo += children(pid)
         return None
 
@@ -302,3 +312,11 @@ def _listens(sock: socket.socket) -> bool:
         and sock.type == socket.SOCK_STREAM
         and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
     )
+
+
+def _pid_inside(pid: int) -> int | None:
+    """Its pid one namespace further in; None if it is gone, or not inside."""
+    with suppress(OSError, ValueError, IndexError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(status.partition("NSpid:")[2].split("\n")[0].split()[1])
+    return None

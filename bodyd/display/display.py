@@ -1,12 +1,14 @@
 """The display, as the driver's room sees it: one thin facade over the modules beside it.
 
-Connections, each with its owner thread: the sender's (input, keymap), the reader's (windows, state,
-proof of quiescence), the camera's, the watch's, the clipboard's. Every call is cancellable in bounded
-time, and a stopped server raises DisplayUnavailable within seconds; it never blocks Trio.
+Connections, each with its owner thread: the sender's (input, keymap), the reader's (state, proof of
+quiescence), the scenery's (windows), the camera's, the watch's, the clipboard's. Every call is
+cancellable in bounded time, and a stopped server raises DisplayUnavailable within seconds; it never
+blocks Trio.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +20,7 @@ from bodyd.contract.geometry import Bounds, Point, Size
 from bodyd.contract.inventory import Window
 from bodyd.contract.ports import Permit, XEndpoint
 from bodyd.contract.screenshots import Cursor
+from bodyd.errors import DisplayUnavailable
 
 from . import capture as camera
 from . import quiescence, resize, windows, xinput, xkb
@@ -30,6 +33,7 @@ from .input import SendReport
 from .lane import Lane
 from .probes import ManagerProbe
 from .quiescence import Quiescence
+from .scenery import Scenery
 from .watch import Watch
 from .windows import Scene, Under
 
@@ -47,6 +51,7 @@ __all__ = [
 
 _MANAGER_LOOKS = 50  # a second
 _CLOSING = 3.0
+_HEARING_SECONDS = 10.0  # an app that retitles its window all the time makes some KB of events in it
 
 
 @asynccontextmanager
@@ -87,6 +92,7 @@ class Display:
         self.geometry = 0
         self._album = Album()
         self._reader: Lane[XConnection] = Lane(endpoint, _open_reader, patience=None)
+        self._scenery: Lane[Scenery] = Lane(endpoint, Scenery, patience=None)
         self._camera: Lane[Camera] = Lane(endpoint, Camera, patience=PATIENCE)
         self._watch = Watch(endpoint, self._sized)
         self._clipboard = Clipboard(endpoint)
@@ -110,9 +116,10 @@ class Display:
         nursery.start_soon(self._watch.run, name="display watch")
         nursery.start_soon(self._clipboard.run, name="display clipboard")
         nursery.start_soon(self._hand.tidy, name="display keymap")
+        nursery.start_soon(self._hear_out, name="display scenery")
 
     async def aclose(self) -> None:
-        for part in (self._hand, self._reader, self._camera, self._watch, self._clipboard):
+        for part in (self._hand, self._reader, self._scenery, self._camera, self._watch, self._clipboard):
             await part.aclose()
 
     # -- input ------------------------------------------------------------------------------------
@@ -205,7 +212,7 @@ class Display:
         Raises:
             DisplayUnavailable.
         """
-        return (await self._reader.run(windows.read)).windows
+        return (await self.scene()).windows
 
     async def scene(self) -> Scene:
         """The managed windows, and the popups that nobody manages, with the X client of each.
@@ -213,7 +220,7 @@ class Display:
         Raises:
             DisplayUnavailable.
         """
-        return await self._reader.run(windows.scene)
+        return await self._scenery.run(Scenery.look)
 
     async def popups(self) -> tuple[Window, ...]:
         """Menus, tooltips and the like: visible windows that nobody manages, bottom to top."""
@@ -291,6 +298,13 @@ class Display:
         await self._clipboard.write(text)
 
     # -- below ------------------------------------------------------------------------------------
+
+    async def _hear_out(self) -> None:
+        """Keep the server from storing up what it tells of windows while nobody looks at them."""
+        while True:
+            await trio.sleep(_HEARING_SECONDS)
+            with contextlib.suppress(DisplayUnavailable):
+                await self._scenery.run(Scenery.hear)
 
     def _sized(self, size: Size, fresh: bool) -> None:
         if size != self.size or fresh:

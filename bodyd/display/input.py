@@ -36,6 +36,7 @@ THAW = 1.0
 THAW_WHEN_FENCED = 0.1
 
 LOOK_AGAIN = 0.0005
+"""Seconds between two looks at devices that a window manager may have frozen."""
 
 T = TypeVar("T")
 
@@ -347,7 +348,7 @@ class Sender:
                 return state
             if not self._may_go_on():
                 end = min(end, now + THAW_WHEN_FENCED)
-            time.sleep(0.002)
+            time.sleep(LOOK_AGAIN)
             state, as_expected = read()
 
     def _end(self) -> None:

@@ -7,7 +7,7 @@ that vanished is left out, text is decoded with replacement and cut. Blocks in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from Xlib import X, Xatom
@@ -25,6 +25,8 @@ MOST_TITLE = 1000  # characters
 _TITLE_WORDS = MOST_TITLE  # 4-byte units asked of the server
 _FRAME_DEPTH = 4  # how far below the root a managed window may be
 _PAGER = 2  # EWMH source indication: acts for the user
+PROPERTIES = ("WM_CLASS", "_NET_WM_NAME", "WM_NAME", "_NET_WM_STATE", "_NET_WM_PID")
+"""What is read of each managed window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,11 @@ class Snapshot:
     frames: dict[int, Window]
 
 
-def read(x: XConnection) -> Snapshot:
-    """The managed windows now."""
+def read(x: XConnection, about_to: Callable[[int], None] = lambda window: None) -> Snapshot:
+    """The managed windows now; `about_to` is told of each before it is read."""
     stacking, active, top_levels = root_facts(x)
+    for window in stacking:
+        about_to(window)
     asked = [(window, _Asked(x, window)) for window in stacking]
     answered = [(window, facts) for window, a in asked if (facts := a.answer()) is not None]
     frames = _frames(x, {window: facts.parent for window, facts in answered}, top_levels)
@@ -98,7 +102,7 @@ class Scene:
 
     Attributes:
         windows: The managed ones, bottom to top.
-        popups: Visible override-redirect windows (menus, tooltips), bottom to top, above all others.
+        popups: Visible windows that nobody manages (menus, tooltips), bottom to top, above all others.
         clients: The X client that made each of them, by id: the server's word, no app can feign it.
     """
 
@@ -131,9 +135,9 @@ def under(x: XConnection, point: Point) -> Under:
     return Under(None, Popup(child, _bounds(shape), x.client_of(child)), x.client_of(child))
 
 
-def scene(x: XConnection) -> Scene:
+def scene(x: XConnection, about_to: Callable[[int], None] = lambda window: None) -> Scene:
     """All windows and popups now. Popups tell nothing of themselves: `pid` is their client's."""
-    snapshot = read(x)
+    snapshot = read(x, about_to)
     popups = _popups(x, snapshot)
     everything = (*snapshot.windows, *popups)
     return Scene(snapshot.windows, popups, {w.id: x.client_of(w.id) for w in everything})
@@ -152,8 +156,8 @@ def _popups(x: XConnection, snapshot: Snapshot) -> tuple[Window, ...]:
         state, shape = reply_to(attributes), reply_to(geometry)
         if state is None or shape is None:
             continue
-        if state.map_state != X.IsViewable or not state.override_redirect or state.win_class != X.InputOutput:
-            continue
+        if state.map_state != X.IsViewable or state.win_class != X.InputOutput:
+            continue  # whether it asks to be left alone (override-redirect) can be changed unnoticed
         bounds = _bounds(shape)
         if bounds.intersection(screen) is None:  # parked: window managers keep such windows
             continue

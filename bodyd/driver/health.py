@@ -11,7 +11,7 @@ display/ and desktop/ don't know each other. The judgement is in vitals.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 import trio
@@ -46,7 +46,8 @@ class Mender(Protocol):
     @property
     def generation(self) -> int: ...
 
-    def components(self) -> dict[str, dict[str, Any]]: ...
+    @property
+    def x_runs(self) -> bool: ...
 
     async def restart_window_manager(self) -> None: ...
 
@@ -167,8 +168,7 @@ class Health:
     async def _mend(self) -> None:
         now, vitals = trio.current_time(), self._vitals
         states = vitals.states()
-        runs = self._desktop.components()["x"]["state"] == "running"
-        if self._x.note(vitals.x == READY or not runs, now):
+        if self._x.note(vitals.x == READY or not self._desktop.x_runs, now):
             await self._restart_display("x frozen")
             return
         if self._manager.note(states["window_manager"] != HUNG, now):

@@ -55,8 +55,9 @@ class FakeBody:
     async def windows(self) -> tuple[Window, ...]:
         return (WINDOW,)
 
-    def components(self) -> dict[str, dict[str, str]]:
-        return {"x": {"state": self.state}}
+    @property
+    def x_runs(self) -> bool:
+        return self.state == "running"
 
     async def restart_window_manager(self) -> None:
         self._restart("window_manager", "manager")

@@ -1,0 +1,93 @@
+"""The scene, kept: read again only after the server has told of a change in it.
+
+Every look asks the server one question first. It answers in order, so whatever changed before the look
+has been told of by then: what is kept is as true as what would be read. Windows are listened to before
+they are read, and a change in mid-read makes the next look read again. Counterpart of windows.py, which
+reads; on a connection of its own, whose events are all its own. An app that floods it with changes is
+not listened to for a while: then every look reads. Blocks in a lane's thread.
+"""
+
+from __future__ import annotations
+
+import time
+
+from Xlib import X
+
+from . import windows
+from .connection import Wire, XConnection, XObject
+from .windows import Scene
+
+FLOOD = 2000
+"""So many events between two looks are more than reading costs."""
+
+_DEAF_SECONDS = 5.0
+_ROUNDS = 3
+_ROOT_TELLS = X.SubstructureNotifyMask | X.PropertyChangeMask
+_WINDOW_TELLS = X.StructureNotifyMask | X.PropertyChangeMask
+_MOVES = frozenset(
+    {X.CirculateNotify, X.ConfigureNotify, X.GravityNotify, X.MapNotify, X.ReparentNotify, X.UnmapNotify}
+)
+"""Not DestroyNotify: a window that shows is unmapped first."""
+
+
+class Scenery(XConnection):
+    """A connection that knows the scene."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self._root_words = frozenset(map(self.atom, ("_NET_CLIENT_LIST_STACKING", "_NET_ACTIVE_WINDOW")))
+        self._window_words = frozenset(map(self.atom, windows.PROPERTIES))
+        self._scene = Scene()
+        self._heard: set[int] = set()
+        self._stale = True
+        self._deaf_until: float | None = None
+        self._listen_to(self.root.id)
+
+    def look(self) -> Scene:
+        """The scene as of a round trip now; the same object while nothing in it has changed.
+
+        Some reads in a row if it changes while it is read; then, as of the last of them.
+        """
+        self.hear()
+        for _ in range(_ROUNDS):
+            if not self._stale:
+                break
+            self._stale = self._deaf_until is not None
+            self._scene = windows.scene(self, self._listen_to)
+            self._heard &= {self.root.id, *(window.id for window in self._scene.windows)}
+            self.hear()
+        return self._scene
+
+    def hear(self) -> None:
+        """Take in what the server has told so far, so that nothing piles up in it."""
+        self.display.sync()
+        count = self.display.pending_events()
+        if count > FLOOD:
+            self._stop_listening()
+        elif self._deaf_until is not None and time.monotonic() > self._deaf_until:
+            self._deaf_until = None
+            self._listen_to(self.root.id)
+        for _ in range(count):
+            event = self.display.next_event()
+            self._stale = self._stale or self._tells_of_change(event)
+
+    def _tells_of_change(self, event: XObject) -> bool:
+        if event.type == X.PropertyNotify:
+            return event.atom in (self._root_words if event.window == self.root else self._window_words)
+        if event.type == X.ConfigureNotify and event.event != self.root:
+            return False  # a window within its frame: the frame's own event counts
+        return event.type in _MOVES
+
+    def _listen_to(self, window: int) -> None:
+        if window not in self._heard and self._deaf_until is None:
+            self._heard.add(window)
+            self._ask_of(window, _ROOT_TELLS if window == self.root.id else _WINDOW_TELLS)
+
+    def _stop_listening(self) -> None:
+        for window in self._heard:
+            self._ask_of(window, X.NoEventMask)
+        self._heard.clear()
+        self._stale, self._deaf_until = True, time.monotonic() + _DEAF_SECONDS
+
+    def _ask_of(self, window: int, events: int) -> None:
+        self.display.create_resource_object("window", window).change_attributes(event_mask=events)
