@@ -54,14 +54,16 @@ async def compact(gateway: Gateway, request: HttpRequest) -> Json:
     summary = _text(answer)
     key = new_token()
     document = {"caller": request.caller.id, "summary": summary}
-    await gateway.history.store.put([Document(COMPACTION, key, document)])
+    said = [kept.item for kept in (*prepared.before, *prepared.fed) if kept.item.get("role") == "user"]
+    shown = tuple(digest for one in said for digest in pictures.hashes(one))
+    given = {digest: prepared.images[digest] for digest in shown if digest in prepared.images}
+    await gateway.history.store.put([Document(COMPACTION, key, document, images=shown)], given)
     item = {"type": "compaction", "id": f"cmp_{new_token()}", "encrypted_content": COMPACTION_MARK + key}
-    said = [kept for kept in (*prepared.before, *prepared.fed) if kept.item.get("role") == "user"]
     return {
         "id": f"resp_{new_token()}",
         "object": "response.compaction",
         "created_at": gateway.keeper.now(),
-        "output": [*(pictures.by_reference(kept.item) for kept in said), item],
+        "output": [*(_whole(one) for one in said), item],
         "usage": public.total([answer["usage"]] if answer.get("usage") else [])
         or public.total([{"input_tokens": 0, "output_tokens": 0}]),
     }
@@ -78,6 +80,16 @@ async def input_tokens(gateway: Gateway, request: HttpRequest) -> Json:
     text += str(prepared.body.get("instructions") or "")
     count = len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN + shown * TOKENS_PER_PICTURE
     return {"object": "response.input_tokens", "input_tokens": count}
+
+
+def _whole(message: Json) -> Json:
+    """A user's message with every field of an output item; its pictures by reference."""
+    shown = pictures.by_reference(message)
+    parts = [
+        {"image_url": None, "detail": "auto", **part} if part["type"] == "input_image" else part
+        for part in shown["content"]
+    ]
+    return {"status": "completed", **shown, "content": parts}
 
 
 def _blind(item: Json) -> Json:

@@ -27,6 +27,7 @@ from .listing import Page, cut
 from .log import Log
 from .loop import Loop
 from .presence import Presence
+from .remembering import Memory
 from .requests import FULL_PICTURES, Prepared, prepare, read_json, take_pictures
 from .runs import Attempt, Run, Runs
 from .upstreams import Upstream
@@ -83,17 +84,28 @@ class Gateway:
         return await self.begin(request, body, images, attempt)
 
     async def begin(
-        self, request: HttpRequest, body: Json, images: dict[str, bytes], attempt: Attempt
+        self,
+        request: HttpRequest,
+        body: Json,
+        images: dict[str, bytes],
+        attempt: Attempt,
+        memory: Memory | None = None,
     ) -> Started:
         """Begin a response to *body*, from which *images* were taken."""
-        prepared = await self.prepared(request, body, images)
+        prepared = await self.prepared(request, body, images, memory)
         if prepared.conversation is not None and self.runs.busy(prepared.conversation):
             raise ConversationBusy("another response of this conversation is being made")
-        run = self._run(prepared, attempt)
+        run = self._run(prepared, attempt, memory)
         self.runs.start(run)
         return Started(run, prepared.registry.left_out)
 
-    async def prepared(self, request: HttpRequest, body: Json, images: dict[str, bytes]) -> Prepared:
+    async def prepared(
+        self,
+        request: HttpRequest,
+        body: Json,
+        images: dict[str, bytes],
+        memory: Memory | None = None,
+    ) -> Prepared:
         """*body*, read and checked whole."""
         return await prepare(
             request,
@@ -102,6 +114,7 @@ class Gateway:
             history=self.history,
             settings=self.settings,
             native=self.upstream.native,
+            memory=memory,
         )
 
     async def response(self, id: str, caller: Caller, *, include: tuple[str, ...] = ()) -> Json:
@@ -176,7 +189,7 @@ class Gateway:
     def _names(self) -> list[str]:
         return list(self.upstream.names)
 
-    def _run(self, prepared: Prepared, attempt: Attempt) -> Run:
+    def _run(self, prepared: Prepared, attempt: Attempt, memory: Memory | None) -> Run:
         response = public.begun(
             {**prepared.body, "tools": list(prepared.tools)},
             id=f"resp_{secrets.token_hex(16)}",
@@ -195,7 +208,7 @@ class Gateway:
             log=log,
             images=dict(prepared.images),
         )
-        return Run(prepared, attempt, response, loop, log, presence)
+        return Run(prepared, attempt, response, loop, log, presence, memory)
 
     def _hands(self, prepared: Prepared, id: str, presence: Presence) -> Hands:
         blocking = not (prepared.stream or prepared.background)

@@ -80,7 +80,7 @@ class Keeper:
         )
 
     def _documents(self, prepared: Prepared, response: Json, made: Sequence[Kept]) -> list[Document]:
-        new = [kept for kept in (*prepared.fed, *made) if kept.new]
+        new = [kept for kept in (*prepared.before, *prepared.fed, *made) if kept.new]
         whole = response_document(
             response,
             caller=prepared.caller,

@@ -16,6 +16,7 @@ from bodyd.errors import InvalidRequest
 from . import lowering, pairs, pictures, registry, restoring, wire
 from .history import History, Kept
 from .registry import Handlers, Registry
+from .remembering import Memory
 
 Json = dict[str, Any]
 
@@ -101,9 +102,12 @@ async def prepare(
     history: History,
     settings: GatewaySettings,
     native: frozenset[str],
+    memory: Memory | None = None,
 ) -> Prepared:
-    """Read *body*, from which *images* were taken, with the stored history that it continues.
+    """Read *body*, from which *images* were taken, with the history that it continues.
 
+    Args:
+        memory: What this connection can continue besides what is stored.
     Raises:
         BodydError: it can't be carried out; `param` names the field.
     """
@@ -111,7 +115,12 @@ async def prepare(
     passthrough = settings.unknown == "passthrough"
     tools = wire.tools(body.get("tools"), passthrough=passthrough)
     listed = wire.input_items(body.get("input"), passthrough=passthrough)
-    before, root, conversation = await _continued(body, request.caller, history)
+    remembered = memory.of(body.get("previous_response_id")) if memory is not None else None
+    if remembered is not None:
+        before, root, conversation = list(remembered.items), remembered.root, None
+        images = {**remembered.images, **images}
+    else:
+        before, root, conversation = await _continued(body, request.caller, history)
     fed = await history.resolve(listed, request.caller)
     past = pairs.answerable([kept.item for kept in before])
     pairs.check([(item, "") for item in past] + [(kept.item, f"input[{i}]") for i, kept in enumerate(fed)])

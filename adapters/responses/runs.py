@@ -22,6 +22,7 @@ from .keeping import Keeper
 from .log import Log
 from .loop import Loop
 from .presence import Presence
+from .remembering import Memory
 from .requests import Prepared
 
 Json = dict[str, Any]
@@ -49,7 +50,10 @@ class Attempt:
 
 @dataclass(eq=False)
 class Run:
-    """One response. `refused` is set where it failed before it had done anything: the request did."""
+    """One response. `refused` is set where it failed before it had done anything: the request did.
+
+    `memory` is of the connection that it is made on, if that has one.
+    """
 
     prepared: Prepared
     attempt: Attempt
@@ -57,6 +61,7 @@ class Run:
     loop: Loop
     log: Log
     presence: Presence
+    memory: Memory | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     done: trio.Event = field(default_factory=trio.Event)
     refused: BodydError | None = None
@@ -173,6 +178,8 @@ class Runs:
             with trio.move_on_after(FINISH_SECONDS, shield=True):
                 await self._finish(run, ending)
             run.ended_at = trio.current_time()
+            if run.memory is not None:
+                _remember(run, run.memory)
             for images in (run.loop.images, run.prepared.images):
                 images.clear()  # they are in the store, and an ended run stays for a while
             run.log.close()
@@ -270,3 +277,12 @@ class Runs:
             index: dict[Any, Run] = found
             if index.get(key) is run:
                 del index[key]
+
+
+def _remember(run: Run, memory: Memory) -> None:
+    prepared = run.prepared
+    if run.response["status"] not in ("completed", "incomplete"):
+        memory.evict(prepared.body.get("previous_response_id"))
+    elif not prepared.store:
+        items = (*prepared.before, *prepared.fed, *run.loop.made)
+        memory.keep(run.id, prepared.root or run.id, items, run.loop.images)

@@ -1,7 +1,8 @@
 """Responses over a WebSocket: a `response.create` a message in, the same events as SSE out, one a message.
 
-One response at a time: a second `response.create` meanwhile is refused, and the first goes on. A client that
-leaves has left its response, as with HTTP. Source: OpenAI Responses API, WebSocket mode.
+One response at a time: a second `response.create` meanwhile is refused, and the first goes on. The last
+response with `store: false` can be continued on its own connection, until a continuation of it fails. A
+client that leaves has left its response, as with HTTP. Source: OpenAI Responses API, WebSocket mode.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bodyd.contract.lease import Scope
 from bodyd.errors import BodydError, ConversationBusy, InvalidRequest
 
 from .gateway import Gateway, fresh_attempt
+from .remembering import Memory
 from .requests import read_json, take_pictures
 from .runs import Run
 
@@ -40,6 +42,7 @@ class _Conversation:
         self._request = request
         self._socket = socket
         self._busy = False
+        self._memory = Memory()
 
     async def run(self) -> None:
         """Answer until the client leaves."""
@@ -64,11 +67,16 @@ class _Conversation:
             nursery.start_soon(self._answer, {**body, "stream": True})
 
     async def _answer(self, body: Json) -> None:
+        continued = body.get("previous_response_id")
         try:
             attempt = fresh_attempt(self._request.caller)
-            started = await self._gateway.begin(self._request, body, take_pictures(body), attempt)
+            started = await self._gateway.begin(
+                self._request, body, take_pictures(body), attempt, self._memory
+            )
             await self._tell(started.run)
         except BodydError as exc:
+            self._memory.evict(continued)
+            self._busy = False  # before the client can know
             await self._refuse(exc)
         except SocketClosed:
             pass  # the receiving side ends this connection
