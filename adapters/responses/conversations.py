@@ -14,7 +14,7 @@ from bodyd.errors import ConversationBusy, InvalidRequest, NotFound
 
 from . import notes, pictures, wire
 from .gateway import Gateway
-from .history import CONVERSATION, Kept, conversation_document, item_document, new_token
+from .history import CONVERSATION, Kept, conversation_document, item_documents, new_token
 from .listing import included
 from .requests import FULL_PICTURES, read_json
 
@@ -121,8 +121,7 @@ class _Api:
         ]
         kept = await self._history.resolve(items, request.caller)
         body["items"] += [one.key for one in kept if one.key not in body["items"]]
-        new = [item_document(one) for one in kept if one.new]
-        await self._history.store.put([*new, conversation_document(body)], images)
+        await self._history.store.put([*item_documents(kept), conversation_document(body)], images)
         return kept
 
     def _one(self, kept: list[Kept], request: HttpRequest) -> Kept:

@@ -2,13 +2,14 @@
 
 Items are documents of their own, and each response lists the keys of everything before it, so that a
 long chain is read with two queries. A model's item is known by its id for its caller; a replayed copy of
-it gives way to the stored one.
+it gives way to the stored one, which brings along what was hidden beside it: a client that replays a whole
+history by itself loses no call that the gateway carried out.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from bodyd.contract.lease import Scope
 from bodyd.contract.ports import Caller, Document, StorePort
 from bodyd.errors import InvalidRequest, NotFound, PreviousResponseNotFound
 
-from . import pictures
+from . import pairs, pictures
 from .notes import with_note
 from .wire import PREFIXES
 
@@ -25,6 +26,8 @@ Json = dict[str, Any]
 RESPONSE, CONVERSATION, ITEM = "response", "conversation", "item"
 COMPACTION, COMPACTION_MARK = "compaction", "bodyd:"
 MODEL, CLIENT, GATEWAY = "model", "client", "gateway"
+BEFORE, AFTER = "before", "after"
+"""Fields of a stored item: the keys of what stands hidden beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +94,42 @@ class History:
         found = await self.store.get_all(ITEM, keys)
         return [Kept(key, found[key]["item"], found[key]["by"], new=False) for key in keys if key in found]
 
-    async def resolve(self, items: Iterable[Json], caller: Caller) -> list[Kept]:
+    async def resolve(
+        self, items: Iterable[Json], caller: Caller, *, known: Collection[str] = ()
+    ) -> list[Kept]:
         """New input with references and replayed copies replaced by what is stored.
 
+        Args:
+            known: Keys of what stands before this input already: it is not brought along again.
         Raises:
             InvalidRequest: a reference that leads nowhere.
         """
         listed = list(items)
         ids = [item["id"] for item in listed if isinstance(item.get("id"), str)]
         found = await self.store.get_all(ITEM, [f"{caller.id}/{id}" for id in ids]) if ids else {}
+        hidden = await self._hidden(found.values(), known)
         made: list[Kept] = []
         for index, item in enumerate(listed):
             id = item.get("id")
             key = f"{caller.id}/{id}"
-            known = found.get(key)
-            if item["type"] == "item_reference":
-                if known is None:
-                    raise InvalidRequest(f"Item with id {id!r:.80} not found.", param=f"input[{index}].id")
-                made.append(Kept(key, known["item"], known["by"], new=False))
-            elif known is not None and known["by"] != CLIENT and known["item"]["type"] == item["type"]:
-                made.append(Kept(key, known["item"], known["by"], new=False))
+            stored = found.get(key)
+            if item["type"] == "item_reference" and stored is None:
+                raise InvalidRequest(f"Item with id {id!r:.80} not found.", param=f"input[{index}].id")
+            if stored is not None and _stands_for(stored, item):
+                made += [hidden.pop(one) for one in stored.get(BEFORE, ()) if one in hidden]
+                made.append(Kept(key, stored["item"], stored["by"], new=False))
+                made += [hidden.pop(one) for one in stored.get(AFTER, ()) if one in hidden]
             else:
                 read = await self._uncompacted(item, caller, f"input[{index}]")
-                made.append(_fresh(read, caller, taken=known is not None))
+                made.append(_fresh(read, caller, taken=stored is not None))
         return made
+
+    async def _hidden(self, found: Iterable[Json], known: Collection[str]) -> dict[str, Kept]:
+        """What stands hidden beside the items of *found*, in whole pairs."""
+        keys = [key for one in found for name in (BEFORE, AFTER) for key in one.get(name, ())]
+        kept = await self.kept([key for key in keys if key not in known])
+        whole = pairs.whole([one.item for one in kept])
+        return {one.key: one for one in kept if one.item["id"] in whole}
 
     async def _uncompacted(self, item: Json, caller: Caller, param: str) -> Json:
         """A compaction item of ours with the summary that it stands for; others as they are."""
@@ -143,10 +158,35 @@ def _fresh(item: Json, caller: Caller, *, taken: bool) -> Kept:
     return Kept(key, {**item, "id": id})
 
 
-def item_document(kept: Kept) -> Document:
-    return Document(
-        ITEM, kept.key, {"item": kept.item, "by": kept.by}, images=tuple(pictures.hashes(kept.item))
-    )
+def _stands_for(stored: Json, item: Json) -> bool:
+    """Whether *stored* takes the place of *item*: a reference, or a copy of what the model made."""
+    if item["type"] == "item_reference":
+        return True
+    return bool(stored["by"] != CLIENT and stored["item"]["type"] == item["type"])
+
+
+def item_documents(
+    items: Iterable[Kept], made: Sequence[Kept] = (), shown: Collection[str] = ()
+) -> list[Document]:
+    """Those of *items* that are new; of *made*, only the ids in *shown* were seen by the client."""
+    beside: dict[str, dict[str, list[str]]] = {}
+    waiting: list[str] = []
+    last: str | None = None
+    for kept in made:
+        if kept.item["id"] in shown:
+            last, beside[kept.key], waiting = kept.key, {BEFORE: waiting} if waiting else {}, []
+        else:
+            waiting.append(kept.key)
+    if last is not None and waiting:
+        beside[last][AFTER] = waiting
+    new = [_document(kept, beside.get(kept.key, {})) for kept in items if kept.new]
+    return sorted(new, key=lambda document: bool(document.parts))  # parts are there before their wholes
+
+
+def _document(kept: Kept, beside: dict[str, list[str]]) -> Document:
+    body = {"item": kept.item, "by": kept.by, **beside}
+    parts = tuple(key for keys in beside.values() for key in keys)
+    return Document(ITEM, kept.key, body, images=tuple(pictures.hashes(kept.item)), parts=parts)
 
 
 def response_document(

@@ -15,7 +15,7 @@ from .history import (
     RESPONSE,
     Kept,
     conversation_document,
-    item_document,
+    item_documents,
     response_document,
 )
 from .loop import Loop
@@ -41,7 +41,7 @@ class Keeper:
     async def begun(self, prepared: Prepared, response: Json) -> None:
         """Note a background response, so that a restart can say what became of it."""
         if prepared.background:
-            documents = self._documents(prepared, response, ())
+            documents = self._documents(prepared, response, (), ())
             mark = Document(RUNNING, response["id"], {"response": response["id"]})
             await self._put([*documents, mark], prepared.images)
 
@@ -52,10 +52,11 @@ class Keeper:
             Atomic.
         """
         documents: list[Document] = []
+        shown = [item["id"] for item in loop.shown]
         if prepared.store:
-            documents = self._documents(prepared, stored(response), loop.made)
+            documents = self._documents(prepared, stored(response), loop.made, shown)
         elif prepared.conversation is not None:
-            documents = [item_document(kept) for kept in (*prepared.fed, *loop.made) if kept.new]
+            documents = item_documents((*prepared.fed, *loop.made), loop.made, shown)
         if prepared.conversation is not None:
             documents += await self._appended(prepared, loop.made)
         if documents:
@@ -79,8 +80,10 @@ class Keeper:
             (RESPONSE, CONVERSATION, COMPACTION), self._now_ms() - days * DAY_MS
         )
 
-    def _documents(self, prepared: Prepared, response: Json, made: Sequence[Kept]) -> list[Document]:
-        new = [kept for kept in (*prepared.before, *prepared.fed, *made) if kept.new]
+    def _documents(
+        self, prepared: Prepared, response: Json, made: Sequence[Kept], shown: Sequence[str]
+    ) -> list[Document]:
+        items = item_documents((*prepared.before, *prepared.fed, *made), made, shown)
         whole = response_document(
             response,
             caller=prepared.caller,
@@ -89,7 +92,7 @@ class Keeper:
             fed=prepared.fed,
             made=made,
         )
-        return [*(item_document(kept) for kept in new), whole]
+        return [*items, whole]
 
     async def _appended(self, prepared: Prepared, made: Sequence[Kept]) -> list[Document]:
         assert prepared.conversation is not None

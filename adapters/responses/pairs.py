@@ -5,7 +5,7 @@ Pure. Judged over the whole history with the new input, before anything is sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bodyd.errors import CallMismatch
@@ -48,6 +48,18 @@ def answerable(items: list[Json]) -> list[Json]:
         for item in items
         if item["type"] not in CALLS or item.get("status") != "incomplete" or item["call_id"] in outputs
     ]
+
+
+def whole(items: Sequence[Json]) -> set[str]:
+    """The ids of *items* that stand for themselves: all but calls and outputs without their counterpart."""
+    calls = {item["call_id"] for item in items if item["type"] in CALLS}
+    outputs = {item["call_id"] for item in items if item["type"] in OUTPUTS}
+    both = calls & outputs
+    return {
+        item["id"]
+        for item in items
+        if (item["type"] not in CALLS and item["type"] not in OUTPUTS) or item["call_id"] in both
+    }
 
 
 def _answer(item: Json, param: str, calls: dict[str, str], answered: set[str]) -> None:
