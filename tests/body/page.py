@@ -30,11 +30,19 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
 <select id="pick"><option>one</option><option>two</option><option>three</option></select>
 <div id="long"><div style="height: 4000px; background: linear-gradient(#fff, #36c)"></div></div>
 <script>
-  let count = 0;  // reports may overtake each other on their way
-  const send = (entry) => {  // not a beacon: those are dropped when too much is on its way
-    const body = JSON.stringify({load: performance.timeOrigin, n: count++, ...entry});
-    fetch('/log', {method: 'POST', body}).catch(() => {});
+  const load = performance.timeOrigin, unread = [];
+  let count = 0, telling = false;
+  const tell = async () => {  // one report at a time, and again until it has arrived
+    if (telling) return;
+    telling = true;
+    while (unread.length) {
+      const entries = unread.slice();
+      const answer = await fetch('/log', {method: 'POST', body: JSON.stringify(entries)}).catch(() => null);
+      if (answer?.ok) unread.splice(0, entries.length);
+    }
+    telling = false;
   };
+  const send = (entry) => { unread.push({load, n: count++, ...entry}); tell(); };
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
       target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
@@ -68,6 +76,7 @@ class Page:
     def __init__(self, socket_path: Path) -> None:
         self.socket_path = socket_path
         self._entries: list[dict[str, Any]] = []
+        self._told: set[tuple[Any, Any]] = set()
         self._lock = threading.Lock()
         self.origin: tuple[int, int] | None = None
 
@@ -88,13 +97,13 @@ class Page:
 
         @app.post("/log")
         async def log() -> Response:
-            entry = json.loads(await request.get_data())
-            if entry["name"] == "ready" and entry["outer"] == entry["screen"]:  # maximised by now
-                self.origin = (
-                    entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
-                    entry["screenY"] + entry["outer"][1] - entry["inner"][1],
-                )
-            self._note(entry)
+            for entry in json.loads(await request.get_data()):
+                if entry["name"] == "ready" and entry["outer"] == entry["screen"]:  # maximised by now
+                    self.origin = (
+                        entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
+                        entry["screenY"] + entry["outer"][1] - entry["inner"][1],
+                    )
+                self._note(entry)
             return Response(b"", status=204)
 
         config = Config()
@@ -107,8 +116,12 @@ class Page:
             task_status.started()
 
     def _note(self, entry: dict[str, Any]) -> None:
+        """Keep *entry*; what the page has told twice counts once."""
+        which = (entry.get("load"), entry.get("n"))
         with self._lock:
-            self._entries.append(entry)
+            if which == (None, None) or which not in self._told:
+                self._told.add(which)
+                self._entries.append(entry)
 
     def entries(self, *names: str) -> list[dict[str, Any]]:
         """What has arrived so far, in the page's own order."""
