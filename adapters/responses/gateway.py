@@ -18,10 +18,10 @@ from bodyd.contract.gateway import GatewaySettings
 from bodyd.contract.ports import Caller
 from bodyd.errors import BodydError, ConversationBusy, InvalidRequest
 
-from . import notes, public
+from . import notes, public, transcripts
 from .claims import Claims
 from .hands import Hands
-from .history import RESPONSE, History, Kept, may_read, new_token
+from .history import EVENTS, RESPONSE, History, Kept, may_read, new_token
 from .keeping import Keeper
 from .listing import Page, cut
 from .log import Log
@@ -141,9 +141,20 @@ class Gateway:
         run = self.runs.get(id)
         return run if run is not None and may_read(caller, {"caller": run.caller.id}) else None
 
+    async def told(self, id: str, caller: Caller, after: int) -> list[Json]:
+        """The events of a response that has ended, with the numbers that they were first told by.
+
+        Raises:
+            NotFound: none that this caller may read.
+        """
+        response: Json = (await self.history.response(id, caller))["response"]
+        kept = await self.history.store.get(EVENTS, id)
+        return transcripts.anew(response, after) if kept is None else transcripts.unpack(kept, response)
+
     async def delete(self, id: str, caller: Caller) -> Json:
         await self.history.response(id, caller)
         await self.history.store.delete(RESPONSE, id)
+        await self.history.store.delete(EVENTS, id)
         self.runs.forget(id)
         return {"id": id, "object": "response", "deleted": True}
 

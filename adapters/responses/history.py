@@ -24,6 +24,7 @@ from .wire import PREFIXES
 Json = dict[str, Any]
 
 RESPONSE, CONVERSATION, ITEM = "response", "conversation", "item"
+EVENTS = "events"
 COMPACTION, COMPACTION_MARK = "compaction", "bodyd:"
 MODEL, CLIENT, GATEWAY = "model", "client", "gateway"
 BEFORE, AFTER = "before", "after"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import trio
+
 from bodyd.contract.ports import Document, StorePort
 
 from . import notes, pictures
@@ -12,6 +14,7 @@ from .failures import RESTARTED
 from .history import (
     COMPACTION,
     CONVERSATION,
+    EVENTS,
     RESPONSE,
     Kept,
     conversation_document,
@@ -20,11 +23,14 @@ from .history import (
 )
 from .loop import Loop
 from .requests import Prepared
+from .transcripts import pack
 
 Json = dict[str, Any]
 
 RUNNING = "running"
 DAY_MS = 86_400_000
+MANY_EVENTS = 500
+"""So many are packed in a thread: it takes milliseconds."""
 
 
 class Keeper:
@@ -45,8 +51,13 @@ class Keeper:
             mark = Document(RUNNING, response["id"], {"response": response["id"]})
             await self._put([*documents, mark], prepared.images)
 
-    async def ended(self, prepared: Prepared, response: Json, loop: Loop) -> None:
+    async def ended(
+        self, prepared: Prepared, response: Json, loop: Loop, events: Sequence[Json] = ()
+    ) -> None:
         """Keep a response that has ended, and add it to its conversation (`store: false`: the latter alone).
+
+        Args:
+            events: What was told of it, all but its end.
 
         Cancellation:
             Atomic.
@@ -55,6 +66,7 @@ class Keeper:
         shown = [item["id"] for item in loop.shown]
         if prepared.store:
             documents = self._documents(prepared, stored(response), loop.made, shown)
+            documents.append(Document(EVENTS, response["id"], await _packed(events)))
         elif prepared.conversation is not None:
             documents = item_documents((*prepared.fed, *loop.made), loop.made, shown)
         if prepared.conversation is not None:
@@ -77,7 +89,7 @@ class Keeper:
     async def forget(self, days: int) -> int:
         """Remove what is older than *days*; returns how much."""
         return await self._store.remove_before(
-            (RESPONSE, CONVERSATION, COMPACTION), self._now_ms() - days * DAY_MS
+            (RESPONSE, EVENTS, CONVERSATION, COMPACTION), self._now_ms() - days * DAY_MS
         )
 
     def _documents(
@@ -112,3 +124,9 @@ def stored(response: Json) -> Json:
     """*response* with its pictures told by reference."""
     output = [notes.public(pictures.by_reference(pictures.take(item, {}))) for item in response["output"]]
     return {**response, "output": output}
+
+
+async def _packed(events: Sequence[Json]) -> Json:
+    if len(events) < MANY_EVENTS:
+        return pack(events)
+    return await trio.to_thread.run_sync(pack, tuple(events))

@@ -60,8 +60,8 @@ class _Api:
         run = self._gateway.live(id, caller)
         if run is not None:
             return self._streamed(run, int(after))
-        response = await self._gateway.response(id, caller)
-        return HttpReply(content_type="text/event-stream", stream=RetoldStream(response, int(after)))
+        events = await self._gateway.told(id, caller, int(after))
+        return HttpReply(content_type="text/event-stream", stream=RetoldStream(events, int(after)))
 
     async def delete(self, request: HttpRequest) -> HttpReply:
         return _json(await self._gateway.delete(request.params["response_id"], request.caller))

@@ -233,7 +233,8 @@ class Runs:
             run.loop.cut_off()
         if run.refused is None:
             try:
-                await self._keeper.ended(run.prepared, self._final(run, ending), run.loop)
+                final = self._final(run, ending)
+                await self._keeper.ended(run.prepared, final, run.loop, run.log.events)
             except BodydError as exc:
                 log.error("response %s could not be stored: %s", run.id, exc.message)
                 ending = of_error(exc)

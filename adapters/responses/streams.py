@@ -1,18 +1,17 @@
-"""A response as server-sent events: one that is being made, or a stored one told anew.
+"""A response as server-sent events: one that is being made, or a stored one told again.
 
 Source: WHATWG HTML, 9.2. There are comments and `data` with an `event` alone: some SDKs choke on more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import trio
 from pydantic_core import to_json
 
-from . import lifecycle
 from .log import Reader
 from .runs import Run
 
@@ -58,11 +57,10 @@ class RunStream:
 
 
 class RetoldStream:
-    """A stored response, its items whole, numbered from 0."""
+    """The events of a response that has ended, those after number *after*, and `[DONE]`."""
 
-    def __init__(self, response: Json, after: int) -> None:
-        numbered = ({**event, "sequence_number": n} for n, event in enumerate(_retold(response)))
-        self._frames = iter([*(frame(event) for event in numbered if event["sequence_number"] > after), DONE])
+    def __init__(self, events: Sequence[Json], after: int) -> None:
+        self._frames = iter([*(frame(event) for event in events if event["sequence_number"] > after), DONE])
 
     def __aiter__(self) -> RetoldStream:
         return self
@@ -80,14 +78,3 @@ class RetoldStream:
 
 def frame(event: Json) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_json(event))
-
-
-def _retold(response: Json) -> Iterator[Json]:
-    begun = {**response, "status": "in_progress", "output": [], "usage": None, "completed_at": None}
-    begun |= {"error": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    for index, item in enumerate(response["output"]):
-        yield from lifecycle.events(item, index)
-    last = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
-    yield {"type": f"response.{last}", "response": response}

@@ -11,13 +11,14 @@ from typing import Any
 import openresponses_types
 import pytest
 import trio
+from bodyd_adapters.responses import lifecycle
 from openai.types.responses import Response
 
 from bodyd import errors
 
 from .streams import UNION, faults
 from .test_loop import ADD, CLICK, kinds
-from .world import LOWERED, Json, computer, function, message, read, shell, world
+from .world import LOWERED, OTHER, Json, Listed, computer, function, message, read, shell, world
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
 
@@ -251,18 +252,66 @@ async def test_it_is_stored_before_its_end_is_told(tmp_path: Path):
 
 
 async def test_a_stream_can_be_read_again(tmp_path: Path):
-    """GET with starting_after tells the rest; once it left memory, it is told anew from the store."""
+    """GET with starting_after tells the rest: from memory and, once that is gone, the same from the store."""
     async with world(tmp_path, [message("hello there")]) as w:
         events = await w.stream(background=True)
         assert types(events)[:3] == ["created", "queued", "in_progress"]
         assert faults(events) == []
-        id = events[-1]["response"]["id"]
-        rest = await read(await w.call("GET", f"/v1/responses/{id}?stream=true&starting_after=4"))
-        assert rest == events[5:]
-        w.adapter.gateway.runs.forget(id)
-        again = await read(await w.call("GET", f"/v1/responses/{id}?stream=true"))
+        path = f"/v1/responses/{events[-1]['response']['id']}?stream=true"
+        for _ in ("memory", "store"):
+            assert await read(await w.call("GET", path)) == events
+            for after in range(len(events) + 1):
+                rest = await read(await w.call("GET", f"{path}&starting_after={after}"))
+                assert rest == events[after + 1 :]
+            w.adapter.gateway.runs.forget(events[-1]["response"]["id"])
+        with pytest.raises(errors.InvalidRequest):
+            await w.call("GET", f"{path}&starting_after=soon")
+        with pytest.raises(errors.NotFound):
+            await w.call("GET", path, caller=OTHER)
+        await w.call("DELETE", path.partition("?")[0])
+        assert await w.store.keys("events") == []
+
+
+async def test_a_restart_changes_no_number(tmp_path: Path):
+    """A stream with everything in it is told again by another daemon: event by event, number by number."""
+    events = await good_stream(tmp_path)
+    async with world(tmp_path) as w:
+        again = await read(await w.call("GET", f"/v1/responses/{events[-1]['response']['id']}?stream=true"))
+    assert again == events
+
+
+async def test_deltas_keep_their_pieces(tmp_path: Path):
+    """Text that came in many deltas is told again in those, not in one."""
+    async with world(tmp_path) as w:
+
+        @asynccontextmanager
+        async def stream(request: Json):
+            whole = message("abc" * 300)
+            listed = list(lifecycle.events(whole, 0))
+            (at,) = [i for i, event in enumerate(listed) if event["type"] == "response.output_text.delta"]
+            delta = listed[at]
+            listed[at : at + 1] = [{**delta, "delta": letter} for letter in "abc" * 300]
+            yield Listed([*listed, {"type": "response.completed", "response": {"output": [whole]}}])
+
+        w.model.stream = stream
+        events = await w.stream()
+        assert len(events) > 900
+        w.adapter.gateway.runs.forget(events[-1]["response"]["id"])
+        path = f"/v1/responses/{events[-1]['response']['id']}?stream=true&starting_after=500"
+        assert await read(await w.call("GET", path)) == events[501:]
+
+
+async def test_a_stream_whose_events_were_lost(tmp_path: Path):
+    """After a kill, a client that had read further than what is left is still told how it ended."""
+    async with world(tmp_path, [message("hello")]) as w:
+        response = (await w.stream())[-1]["response"]
+        w.adapter.gateway.runs.forget(response["id"])
+        await w.store.delete("events", response["id"])
+        path = f"/v1/responses/{response['id']}?stream=true"
+        again = await read(await w.call("GET", path))
         assert faults(again) == []
-        assert again[-1] == {**events[-1], "sequence_number": len(again) - 1}
+        (last,) = await read(await w.call("GET", f"{path}&starting_after=4000"))
+        assert (last["type"], last["sequence_number"]) == ("response.completed", 4001)
 
 
 async def test_silence_is_filled_with_comments(tmp_path: Path, autojump_clock: Any):
