@@ -40,6 +40,7 @@ class Scenery(XConnection):
         self._scene = Scene()
         self._heard: set[int] = set()
         self._stale = True
+        self._said_again = False  # by the window manager, perhaps the same as before
         self._deaf_until: float | None = None
         self._listen_to(self.root.id)
 
@@ -49,10 +50,12 @@ class Scenery(XConnection):
         Some reads in a row if it changes while it is read; then, as of the last of them.
         """
         self.hear()
+        if self._said_again and not self._stale:
+            self._stale = windows.manager_facts(self) != _manager_facts(self._scene)
         for _ in range(_ROUNDS):
             if not self._stale:
                 break
-            self._stale = self._deaf_until is not None
+            self._stale, self._said_again = self._deaf_until is not None, False
             self._scene = windows.scene(self, self._listen_to)
             self._heard &= {self.root.id, *(window.id for window in self._scene.windows)}
             self.hear()
@@ -68,15 +71,15 @@ class Scenery(XConnection):
             self._deaf_until = None
             self._listen_to(self.root.id)
         for _ in range(count):
-            event = self.display.next_event()
-            self._stale = self._stale or self._tells_of_change(event)
+            self._take_in(self.display.next_event())
 
-    def _tells_of_change(self, event: XObject) -> bool:
-        if event.type == X.PropertyNotify:
-            return event.atom in (self._root_words if event.window == self.root else self._window_words)
-        if event.type == X.ConfigureNotify and event.event != self.root:
-            return False  # a window within its frame: the frame's own event counts
-        return event.type in _MOVES
+    def _take_in(self, event: XObject) -> None:
+        if event.type == X.PropertyNotify and event.window == self.root:
+            self._said_again |= event.atom in self._root_words  # openbox says them at every click
+        elif event.type == X.PropertyNotify:
+            self._stale |= event.atom in self._window_words
+        elif event.type != X.ConfigureNotify or event.event == self.root:
+            self._stale |= event.type in _MOVES  # a window moved within its frame has not moved
 
     def _listen_to(self, window: int) -> None:
         if window not in self._heard and self._deaf_until is None:
@@ -91,3 +94,9 @@ class Scenery(XConnection):
 
     def _ask_of(self, window: int, events: int) -> None:
         self.display.create_resource_object("window", window).change_attributes(event_mask=events)
+
+
+def _manager_facts(scene: Scene) -> tuple[tuple[int, ...], int]:
+    """What the window manager must be saying if *scene* still holds."""
+    active = next((window.id for window in scene.windows if window.active), 0)
+    return tuple(window.id for window in scene.windows), active

@@ -251,12 +251,19 @@ class _Asked:
 
 def root_facts(x: XConnection) -> tuple[tuple[int, ...], int, frozenset[int]]:
     """The managed windows bottom to top, the active one (0: none), and the root's children."""
+    question = _ask(request.QueryTree, x, window=x.root)
+    stacking, active = manager_facts(x)
+    tree = reply_to(question)
+    children = frozenset(map(_id, tree.children)) if tree is not None else frozenset()
+    return stacking, active, children
+
+
+def manager_facts(x: XConnection) -> tuple[tuple[int, ...], int]:
+    """The managed windows bottom to top, and the active one (0: none), as the manager says."""
     stacking = property_of(x, x.root.id, x.atom("_NET_CLIENT_LIST_STACKING"), MOST_WINDOWS)
     active = property_of(x, x.root.id, x.atom("_NET_ACTIVE_WINDOW"), 1)
-    tree = reply_to(_ask(request.QueryTree, x, window=x.root))
-    children = frozenset(map(_id, tree.children)) if tree is not None else frozenset()
     focus = numbers(reply_to(active))
-    return tuple(dict.fromkeys(numbers(reply_to(stacking)))), focus[0] if focus else 0, children
+    return tuple(dict.fromkeys(numbers(reply_to(stacking)))), focus[0] if focus else 0
 
 
 def _frames(x: XConnection, parents: dict[int, int], top_levels: frozenset[int]) -> dict[int, int]:

@@ -113,6 +113,20 @@ def test_what_does_not_show_costs_no_read(app: XConnection, kept: Scenery) -> No
     assert kept.look() is found
 
 
+def test_the_same_said_again_costs_no_read(app: XConnection, kept: Scenery) -> None:
+    """A window manager states the order of windows at every click."""
+    open_window(app, b"first")
+    open_window(app, b"second", at=(90, 100))
+    found = settled(kept)
+    order, cardinals = app.atom("_NET_CLIENT_LIST_STACKING"), app.atom("WINDOW")
+    app.root.change_property(order, cardinals, 32, [w.id for w in found.windows])
+    app.display.sync()
+    assert kept.look() is found
+    app.root.change_property(order, cardinals, 32, [w.id for w in reversed(found.windows)])
+    app.display.sync()
+    assert [w.title for w in kept.look().windows] == ["second", "first"]
+
+
 def test_a_flood_of_changes_is_not_listened_to(
     app: XConnection, kept: Scenery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
