@@ -31,7 +31,7 @@ bench: ## measure, side by side with peers (ONLY=engine for one)
 
 soak: ## the full counts: kills, attacks, cycles (up to an hour)
 	@scripts/setup.sh --tests
-	@BODYD_SOAK=1 exec .venv/bin/python -m pytest -m soak --timeout=3600 $(ARGS)
+	@BODYD_SOAK=1 exec .venv/bin/python -m pytest -m soak --timeout=3600 -o faulthandler_timeout=3600 $(ARGS)
 
 clean: ## remove what was made here, .venv included; bodies and their state stay
 	@rm -rf .venv .venv-peers build dist bench/out demo-out *.egg-info .mypy_cache .ruff_cache .pytest_cache \
