@@ -106,6 +106,8 @@ def _parser() -> argparse.ArgumentParser:
         help="1: release all keys and buttons, read back (default); 2: new connections; "
         "3: restart the display (apps are lost)",
     )
+    egress = add("egress", _egress, "Show what the body reached and was denied, or read the lists again.")
+    egress.add_argument("what", choices=["show", "reload"])
     audit = add("audit", _audit, "Verify the audit's hash chain, or show its end.")
     audit.add_argument("what", choices=["verify", "tail"])
     audit.add_argument("-n", type=int, default=20, help="how many entries `tail` shows (default 20)")
@@ -130,7 +132,7 @@ def _say(text: str) -> None:
 def _up(args: argparse.Namespace) -> int:
     from bodyd import daemon
 
-    return daemon.run(_config(args), report=_say)
+    return daemon.run(_config(args), report=_say, load=lambda: _config(args))
 
 
 def _gateway(args: argparse.Namespace) -> int:
@@ -233,6 +235,20 @@ def _recover(args: argparse.Namespace) -> int:
     view = _call(args, lambda client: client.recover(step=args.step))
     print(f"lease {view.state}, epoch {view.epoch}")
     return 0 if view.state != "recovery_required" else 1
+
+
+def _egress(args: argparse.Namespace) -> int:
+    if args.what == "reload":
+        rules = _call(args, lambda client: client.reload_egress())["rules"]
+        print("read again; rules: " + ", ".join(f"{name} {count}" for name, count in rules.items()))
+        return 0
+    for name, seen in _call(args, lambda client: client.egress()).items():
+        if isinstance(seen, dict):
+            print(f"{name}: {seen['rules']} rules, {seen['open']} connections open")
+            for verb in ("allowed", "denied"):
+                for host, count in seen[verb].items():
+                    print(f"  {verb} {count:>6}  {host}")
+    return 0
 
 
 def _audit(args: argparse.Namespace) -> int:

@@ -97,6 +97,14 @@ class BodyClient:
     async def status(self) -> Json:
         return await self._json("GET", "/v1/status")
 
+    async def egress(self) -> Json:
+        """What each sandbox reached and was denied, by host; the owner's to know."""
+        return await self._json("GET", "/v1/egress")
+
+    async def reload_egress(self) -> Json:
+        """Have the allowlists read again: {rules}. A fault in the file raises, and changes nothing."""
+        return await self._json("POST", "/v1/egress/reload")
+
     async def ready(self) -> Json:
         """`/readyz`: {ready, components}; answers whether the body is ready or not."""
         response = await self._send("GET", "/readyz")

@@ -12,11 +12,11 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import structlog
 import trio
@@ -27,12 +27,13 @@ from bodyd.config import Config
 from bodyd.contract.adapters import Adapter, AdapterContext
 from bodyd.contract.ends import End
 from bodyd.contract.lease import LeaseState, Scope
-from bodyd.contract.ports import BodyPort, ProcessPort
+from bodyd.contract.ports import BodyPort
 from bodyd.desktop.desktop import open_desktop
+from bodyd.desktop.egress_lists import EgressLists, apps_rules, shell_rules
 from bodyd.desktop.layout import Layout
 from bodyd.desktop.session import machine_id
 from bodyd.driver.body import Body, open_body
-from bodyd.errors import BodyStopped
+from bodyd.errors import BodydError, BodyStopped
 from bodyd.http.adapters import find_upstream, open_adapters
 from bodyd.http.app import create_app
 from bodyd.http.asgi import App
@@ -44,7 +45,11 @@ from bodyd.journal.chain import Checkpoint
 from bodyd.journal.documents import open_documents
 from bodyd.journal.journal import Journal, open_journal
 
+if TYPE_CHECKING:
+    from bodyd.execution.shell import Shell
+
 Report = Callable[[str], None]
+Load = Callable[[], Config]
 
 SWITCH_SECONDS = 0.001
 """A thread that types must not keep a revocation waiting for the interpreter (5 ms a turn by default)."""
@@ -71,10 +76,16 @@ class Running:
 
 
 async def serve(
-    config: Config, *, report: Report, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
+    config: Config,
+    *,
+    report: Report,
+    load: Load | None = None,
+    task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run one body until cancelled; started once it serves.
 
+    Args:
+        load: Reads the configuration again, for the allowlists; None: they stay as they are.
     Raises:
         IsolationUnavailable: the wall can't be built here; nothing was started.
         ConfigError: another daemon owns the body, or a setting can't be used.
@@ -100,6 +111,11 @@ async def serve(
                 _shell(config, desktop.layout, body, journal) as shell,
                 _adapters(config, body, shell, private, clock) as adapters,
             ):
+                egress = EgressLists(load, journal.audit)
+                egress.add("apps", desktop.egress, apps_rules)
+                if shell is not None:
+                    egress.add("shell", shell.egress, shell_rules)
+                house.start_soon(_reload_on_hangup, egress)
                 services = Services(
                     body=body,
                     tokens=tokens,
@@ -108,6 +124,7 @@ async def serve(
                     events=body.events,
                     adapters=adapters,
                     processes=shell,
+                    egress=egress,
                 )
                 async with listen(
                     cast(App, create_app(services)),
@@ -121,9 +138,7 @@ async def serve(
 
 
 @asynccontextmanager
-async def _shell(
-    config: Config, layout: Layout, body: Body, journal: Journal
-) -> AsyncIterator[ProcessPort | None]:
+async def _shell(config: Config, layout: Layout, body: Body, journal: Journal) -> AsyncIterator[Shell | None]:
     """The shell, if it is enabled; no hand-over is proved before its commands have halted."""
     if not config.shell.enabled:
         yield None
@@ -140,7 +155,7 @@ async def _shell(
 
 @asynccontextmanager
 async def _adapters(
-    config: Config, body: BodyPort, shell: ProcessPort | None, private: Path, clock: Clock
+    config: Config, body: BodyPort, shell: Shell | None, private: Path, clock: Clock
 ) -> AsyncIterator[tuple[Adapter, ...]]:
     """The adapters that are configured, open; with none, none of their files is made or imported."""
     if config.gateway.upstream.kind == "none":
@@ -164,8 +179,8 @@ def _log_checkpoint(checkpoint: Checkpoint) -> None:
     log.info("audit.checkpoint", checkpoint=str(checkpoint))
 
 
-def run(config: Config, *, report: Report) -> int:
-    """`bodyd up`: serve until SIGINT or SIGTERM; returns the exit status."""
+def run(config: Config, *, report: Report, load: Load | None = None) -> int:
+    """`bodyd up`: serve until SIGINT or SIGTERM; returns the exit status. *load* as for `serve`."""
 
     async def main(running: Running) -> int:
         lease = running.body.lease()
@@ -176,7 +191,7 @@ def run(config: Config, *, report: Report) -> int:
             report(f"the owner stopped the body ({lease.reason}): `bodyd resume` lets drivers in again")
         await trio.sleep_forever()
 
-    return _serving(config, main, report)
+    return _serving(config, main, report, load=load)
 
 
 def run_demo(config: Config, *, seed: int, panel_open: bool, stay: bool, out: Path, report: Report) -> int:
@@ -202,6 +217,7 @@ def _serving(
     main: Callable[[Running], Awaitable[int]],
     report: Report,
     *,
+    load: Load | None = None,
     beside: Callable[..., Awaitable[None]] | None = None,
     log_level: int = logging.INFO,
 ) -> int:
@@ -222,7 +238,7 @@ def _serving(
             nursery.start_soon(_cancel_on_signal, nursery.cancel_scope, report)
             if beside is not None:
                 await nursery.start(beside)
-            running = await nursery.start(partial(serve, config, report=report))
+            running = await nursery.start(partial(serve, config, report=report, load=load))
             status = await main(running)
             nursery.cancel_scope.cancel(reason="done")
         return status
@@ -240,6 +256,16 @@ async def _cancel_on_signal(scope: trio.CancelScope, report: Report) -> None:
             report(f"{signal.Signals(number).name}: stopping …")
             scope.cancel(reason=f"signal {number}")
             break
+
+
+async def _reload_on_hangup(egress: EgressLists) -> None:
+    """SIGHUP reads the lists again, as service managers ask; at a terminal it goes on ending the body."""
+    if os.isatty(sys.stdin.fileno() if sys.stdin is not None else -1):
+        return
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        async for _number in signals:
+            with suppress(BodydError):  # logged, audited and kept for status
+                await egress.reload()
 
 
 async def _announce(running: Running, report: Report) -> None:

@@ -22,7 +22,7 @@ from bodyd.errors import BodydError, DisplayUnavailable, IsolationUnavailable, N
 
 from . import browser, window_manager
 from .egress import EgressProxy
-from .egress_rules import EgressRules
+from .egress_lists import apps_rules
 from .isolation import describe, explained, require_isolation
 from .layout import Layout, open_layout
 from .ledger import descendants
@@ -44,9 +44,7 @@ class Desktop:
     """One body's desktop; made by `open_desktop`."""
 
     def __init__(self, config: Config, layout: Layout, prepare: Prepare | None, report: Report) -> None:
-        self.egress = EgressProxy(
-            EgressRules.parse(config.egress.allow, config.egress.local, config.egress.quiet)
-        )
+        self.egress = EgressProxy(apps_rules(config))
         self.isolation: dict[str, Any] = describe(layout.uids)
         self.screen = (config.display.width, config.display.height)
         self._config = config

@@ -3,6 +3,7 @@
 It accepts inside the sandbox's network namespace and dials outside it, so nothing else leads out. Every
 byte that comes in is hostile. The rules are egress_rules.py, the parser egress_http.py; here are the
 sockets: bounded heads, bounded connections, deadlines, one name resolution, one address that passed.
+What was allowed is carried by egress_relay.py.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import structlog
 import trio
 
 from .egress_http import MAX_HEAD, BadRequest, ProxyRequest, parse
+from .egress_pages import answer
+from .egress_relay import TunnelRefused, carry_request, carry_tunnel
 from .egress_rules import Denied, EgressRules, Local, Remote, address_allowed
 
 HEAD_S = 30.0
 DIAL_S = 15.0
 ATTEMPT_S = 5.0
-IDLE_S = 900.0
 MAX_CONNECTIONS = 256
 MAX_ADDRESSES = 8
-_CHUNK = 64 * 1024
+ASK_THE_OWNER = "Whoever runs this desktop decides that: egress.allow in its configuration."
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 Dialler = Callable[[str, int], Awaitable[trio.abc.HalfCloseableStream]]
@@ -74,11 +76,10 @@ class Tally:
 
 
 class EgressProxy:
-    """One body's way out.
+    """The way out of one sandbox, or of several with the same rules.
 
     Attributes:
-        rules: Replaceable at run time; a connection is judged once, by the rules of that moment.
-        allowed, denied: Counts by host.
+        allowed, denied: Counts by host; `quiet` is how many of the denied were not worth a line.
     """
 
     def __init__(
@@ -90,14 +91,32 @@ class EgressProxy:
         announce: Callable[[Denied], None] = announce,
         limit: int = MAX_CONNECTIONS,
     ) -> None:
-        self.rules = rules
         self.allowed = Tally()
         self.denied = Tally()
+        self.quiet = 0
+        self._rules = rules
+        self._shut = ""
+        self._carried: dict[trio.CancelScope, Remote | Local] = {}
         self._resolve = resolve
         self._dial = dial
         self._announce = announce
         self._limit = limit
         self._open = 0
+
+    @property
+    def rules(self) -> EgressRules:
+        """What holds now; *replace* is the only way to others."""
+        return self._rules
+
+    def replace(self, rules: EgressRules) -> None:
+        """Judge by *rules* from now on; what is open and would no longer be opened is cut."""
+        self._rules = rules
+        self._cut(lambda verdict: rules.again(verdict) != verdict)
+
+    def shut(self, reason: str) -> None:
+        """Deny everything with *reason*, and cut what is open; "" lets the rules decide again."""
+        self._shut = reason
+        self._cut(lambda verdict: bool(reason))
 
     async def serve(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
         """Serve until cancelled; connections end with it."""
@@ -109,7 +128,7 @@ class EgressProxy:
         self._open += 1
         try:
             if self._open > self._limit:
-                await _answer(stream, 503, "too many connections")
+                await _say(stream, answer(503, "try again when others have ended"))
             else:
                 await self._serve_one(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
@@ -120,13 +139,17 @@ class EgressProxy:
             self._open -= 1
             await trio.aclose_forcefully(stream)
 
-    def snapshot(self) -> dict[str, object]:
-        """Counts for status and metrics."""
+    def snapshot(self, *, hosts: bool = True) -> dict[str, object]:
+        """Counts for status and metrics; by host only if *hosts*: the names tell what a person does."""
+        by_host = {"allowed": self.allowed.snapshot(), "denied": self.denied.snapshot()} if hosts else {}
         return {
+            "rules": len(self._rules),
+            "shut": self._shut or None,
             "open": self._open,
-            "allowed": self.allowed.snapshot(),
-            "denied": self.denied.snapshot(),
+            "allowed_total": self.allowed.total,
             "denied_total": self.denied.total,
+            "denied_quietly": self.quiet,
+            **by_host,
         }
 
     async def _serve_one(self, stream: trio.abc.HalfCloseableStream) -> None:
@@ -135,34 +158,71 @@ class EgressProxy:
                 head, rest = await _read_head(stream)
                 request = parse(head)
             except BadRequest as exc:
-                await _answer(stream, 400, str(exc))
+                await _say(stream, answer(400, str(exc)))
                 return
         if scope.cancelled_caught:
             return
-        verdict = self.rules.judge(request.host, request.port or (b"" if request.tunnel else b"80"))
+        verdict = self._judge(request)
         if isinstance(verdict, Denied):
-            await self._deny(stream, verdict)
+            await self._deny(stream, request, verdict)
             return
+        with trio.CancelScope() as carried:
+            self._carried[carried] = verdict
+            try:
+                await self._pass_on(stream, request, verdict, rest)
+            finally:
+                del self._carried[carried]
+
+    async def _pass_on(
+        self,
+        stream: trio.abc.HalfCloseableStream,
+        request: ProxyRequest,
+        verdict: Remote | Local,
+        rest: bytes,
+    ) -> None:
         try:
             with trio.fail_after(DIAL_S):
                 upstream = await self._connect(verdict)
         except (OSError, trio.TooSlowError):
-            await _answer(stream, 502, f"{verdict.host} can't be reached")
+            await _say(stream, answer(502, "it does not answer", host=verdict.host))
             return
         if upstream is None:
-            await self._deny(stream, Denied("no public address", verdict.host))
+            await self._deny(stream, request, Denied("it has no public address", verdict.host))
             return
-        self.allowed.add(verdict.host)
         try:
-            await _relay(stream, upstream, request, verdict, rest)
+            if request.tunnel:
+                await carry_tunnel(stream, upstream, verdict, rest, vouched=self.allowed.add)
+            else:
+                self.allowed.add(verdict.host)
+                await carry_request(stream, upstream, request, verdict, rest)
+        except TunnelRefused as exc:
+            self._count(Denied(str(exc), verdict.host))
         finally:
             await trio.aclose_forcefully(upstream)
 
-    async def _deny(self, stream: trio.abc.SendStream, verdict: Denied) -> None:
+    def _judge(self, request: ProxyRequest) -> Remote | Local | Denied:
+        verdict = self._rules.judge(request.host, request.port or (b"" if request.tunnel else b"80"))
+        if self._shut and not isinstance(verdict, Denied):
+            return Denied(self._shut, verdict.host)
+        return verdict
+
+    async def _deny(self, stream: trio.abc.SendStream, request: ProxyRequest, verdict: Denied) -> None:
+        self._count(verdict)
+        body = request.method != b"HEAD"
+        hint = "" if self._shut else ASK_THE_OWNER
+        page = answer(403, verdict.reason, host=verdict.host, hint=hint, body=body)
+        await _say(stream, page)
+
+    def _count(self, verdict: Denied) -> None:
         count = self.denied.add(verdict.host or "(malformed)")
+        self.quiet += verdict.quiet
         if count == 1 and not verdict.quiet:  # an app that tries for ever gets one line
             self._announce(verdict)
-        await _answer(stream, 403, f"{verdict.host or 'this address'}: {verdict.reason}")
+
+    def _cut(self, ended: Callable[[Remote | Local], bool]) -> None:
+        for scope, verdict in self._carried.items():
+            if ended(verdict):
+                scope.cancel(reason="the rules no longer allow it")
 
     async def _connect(self, verdict: Remote | Local) -> trio.abc.HalfCloseableStream | None:
         """A connection to where *verdict* leads; None if no address of the name may be dialled.
@@ -195,63 +255,6 @@ async def _read_head(stream: trio.abc.ReceiveStream) -> tuple[bytes, bytes]:
     return bytes(data[:end]), bytes(data[end + 4 :])
 
 
-async def _relay(
-    client: trio.abc.HalfCloseableStream,
-    upstream: trio.abc.HalfCloseableStream,
-    request: ProxyRequest,
-    verdict: Remote | Local,
-    rest: bytes,
-) -> None:
-    """Carry bytes both ways until both ends are done, or nothing moved for IDLE_S."""
-    if request.tunnel:
-        await client.send_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        first, limit = rest, None
-    else:
-        first = request.upstream_head(verdict.host, verdict.port) + rest[: request.body_length]
-        limit = max(0, request.body_length - len(rest))
-    with trio.move_on_after(IDLE_S) as idle:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_carry, client, upstream, first, limit, idle)
-            await _carry(upstream, client, b"", None, idle)
-            if not request.tunnel:  # the answer is complete: a request still being sent is moot
-                nursery.cancel_scope.cancel(reason="the server has answered")
-
-
-async def _carry(
-    source: trio.abc.ReceiveStream,
-    sink: trio.abc.HalfCloseableStream,
-    first: bytes,
-    limit: int | None,
-    idle: trio.CancelScope,
-) -> None:
-    """Send *first*, then at most *limit* bytes (None: all) of *source*, then end that direction.
-
-    After a limited body the direction stays open: some servers drop an answer to a closed request.
-    """
-    try:
-        if first:
-            await sink.send_all(first)
-        while limit is None or limit > 0:
-            piece = await source.receive_some(_CHUNK if limit is None else min(_CHUNK, limit))
-            if not piece:
-                break
-            idle.deadline = trio.current_time() + IDLE_S
-            limit = None if limit is None else limit - len(piece)
-            await sink.send_all(piece)
-        if limit is None:
-            await sink.send_eof()
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        idle.cancel(reason="one end of the connection broke")
-
-
-async def _answer(stream: trio.abc.SendStream, status: int, text: str) -> None:
-    """A refusal that no page can use: plain text, uncached, without cookies, and the connection ends."""
-    names = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}
-    body = f"bodyd: {text}\n".encode()
-    head = (
-        f"HTTP/1.1 {status} {names[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\nCache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n\r\n"
-    )
+async def _say(stream: trio.abc.SendStream, answer: bytes) -> None:
     with trio.move_on_after(HEAD_S):
-        await stream.send_all(head.encode() + body)
+        await stream.send_all(answer)

@@ -88,17 +88,22 @@ class EgressRules:
 
     @classmethod
     def parse(
-        cls, allow: Iterable[str] = (), local: Mapping[str, str] | None = None, quiet: Iterable[str] = ()
+        cls,
+        allow: Iterable[str] = (),
+        local: Mapping[str, str] | None = None,
+        quiet: Iterable[str] = (),
+        *,
+        section: str = "egress",
     ) -> EgressRules:
-        """Rules from configuration.
+        """Rules from *section* of the configuration.
 
         Raises:
             ConfigError: an entry that is not exactly a rule; the start is refused rather than a rule guessed.
         """
         return cls(
-            tuple(_pattern(e, "egress.allow", DEFAULT_PORTS) for e in allow),
-            dict(_mapping(name, path) for name, path in (local or {}).items()),
-            tuple(_pattern(e, "egress.quiet", None) for e in quiet),
+            tuple(_pattern(e, f"{section}.allow", DEFAULT_PORTS) for e in allow),
+            dict(_mapping(name, path, f"{section}.local") for name, path in (local or {}).items()),
+            tuple(_pattern(e, f"{section}.quiet", None) for e in quiet),
         )
 
     def judge(self, host: bytes, port: bytes) -> Judgement:
@@ -116,6 +121,14 @@ class EgressRules:
         if any(p.covers(text, number) for p in self.allow):
             return Remote(text, number)
         return Denied("not on the list", text, any(p.covers(text, number) for p in self.quiet))
+
+    def again(self, verdict: Remote | Local) -> Judgement:
+        """What these rules make of what others allowed."""
+        return self.judge(verdict.host.encode("ascii"), str(verdict.port).encode("ascii"))
+
+    def __len__(self) -> int:
+        """How many ways out there are; with none, nothing can be reached."""
+        return len(self.allow) + len(self.local or {})
 
 
 def address_allowed(address: str) -> bool:
@@ -137,17 +150,13 @@ def _pattern(entry: str, where: str, ports: tuple[int, ...] | None) -> Pattern:
     return Pattern(_name(name.removeprefix("*."), entry, where), below, ports)
 
 
-def _mapping(entry: str, path: str) -> tuple[tuple[str, int], str]:
+def _mapping(entry: str, path: str, where: str) -> tuple[tuple[str, int], str]:
     name, colon, port = entry.partition(":")
     if not colon:
-        raise ConfigError(
-            f'egress.local: {entry!r} needs a port, as in "site.bodyd.test:80"', param="egress.local"
-        )
+        raise ConfigError(f'{where}: {entry!r} needs a port, as in "site.bodyd.test:80"', param=where)
     if not PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-        raise ConfigError(
-            f"egress.local: {path!r} is not the absolute path of a unix socket", param="egress.local"
-        )
-    return (_name(name, entry, "egress.local"), _port(port, entry, "egress.local")), path
+        raise ConfigError(f"{where}: {path!r} is not the absolute path of a unix socket", param=where)
+    return (_name(name, entry, where), _port(port, entry, where)), path
 
 
 def _name(name: str, entry: str, where: str) -> str:

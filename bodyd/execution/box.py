@@ -21,7 +21,7 @@ from bodyd.config import Config
 from bodyd.contract.shell import WORKSPACE, ShellLimits
 from bodyd.desktop import inner_etc, netinit, seccomp
 from bodyd.desktop.egress import EgressProxy
-from bodyd.desktop.egress_rules import EgressRules
+from bodyd.desktop.egress_lists import shell_rules
 from bodyd.desktop.layout import Layout
 from bodyd.desktop.process import Sandbox, sandbox
 from bodyd.desktop.session import SessionLost, receive_network
@@ -51,16 +51,15 @@ class Boxes:
     def __init__(self, config: Config, layout: Layout, *, machine_id: str) -> None:
         shell = config.shell
         check_paths((*shell.read_only, *shell.read_write), config)
-        self.egress = EgressProxy(EgressRules.parse(shell.egress.allow, shell.egress.local))
+        self.egress = EgressProxy(shell_rules(config))
         self._ledger = layout.ledger
-        self._networked = bool(shell.egress.allow or shell.egress.local)
         self._limits = shell.limits
         self._paths = (
             *(Bind(path, path) for path in shell.read_only),
             *(Bind(path, path, writable=True) for path in shell.read_write),
         )
         self._bounds = _bounds(shell.limits)
-        self._spec = self._base(config, layout, machine_id)
+        self._specs = {way: self._base(config, layout, machine_id, networked=way) for way in (False, True)}
 
     @asynccontextmanager
     async def open(self, command: str, folder: Folder, cwd: str) -> AsyncIterator[Box]:
@@ -74,8 +73,9 @@ class Boxes:
             Bind(str(folder.tmp), "/tmp", writable=True),
             *self._paths,
         )
-        spec = replace(self._spec, argv=self._argv(command), binds=binds, chdir=cwd)
-        if not self._networked:
+        networked = len(self.egress.rules) > 0  # as they are now: a reload may have changed them
+        spec = replace(self._specs[networked], argv=self._argv(command), binds=binds, chdir=cwd)
+        if not networked:
             async with self._started(spec) as box:
                 yield box
             return
@@ -126,11 +126,11 @@ class Boxes:
         limit = str(self._limits.processes)
         return (_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(control), limit, "/", "--")
 
-    def _base(self, config: Config, layout: Layout, machine_id: str) -> SandboxSpec:
+    def _base(self, config: Config, layout: Layout, machine_id: str, *, networked: bool) -> SandboxSpec:
         zone = config.desktop.timezone
         etc = inner_etc.files(machine_id, zone)
         files = {f"/etc/{name}": etc[f"/etc/{name}"].replace(b"/home/user", b"/workspace") for name in _ETC}
-        if self._networked:
+        if networked:
             files[f"{OURS}/netinit.py"] = Path(netinit.__file__).read_bytes()
         return SandboxSpec(
             name="shell",
@@ -140,31 +140,32 @@ class Boxes:
             scratch=(Tmpfs("/dev/shm", _SHM_BYTES, 0o1777),),
             files=files,
             links=inner_etc.links(zone),
-            env=self._environment(config),
-            etc=("alternatives", "ld.so.cache", *(("ssl/certs",) if self._networked else ())),
+            env=_environment(config, networked=networked),
+            etc=("alternatives", "ld.so.cache", *(("ssl/certs",) if networked else ())),
             limits=None,
         )
 
-    def _environment(self, config: Config) -> dict[str, str]:
-        """All of it; programs that would ask or page are told that nobody is there."""
-        env = {
-            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
-            "HOME": WORKSPACE,
-            "USER": "user",
-            "LOGNAME": "user",
-            "TMPDIR": "/tmp",
-            "LANG": config.desktop.locale,
-            "TZ": config.desktop.timezone,
-            "TERM": "dumb",
-            "PAGER": "cat",
-            "GIT_PAGER": "cat",
-            "GIT_TERMINAL_PROMPT": "0",
-            "DEBIAN_FRONTEND": "noninteractive",
-        }
-        if self._networked:
-            proxy = f"http://{netinit.PROXY[0]}:{netinit.PROXY[1]}"
-            env |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
-        return env | config.shell.environment
+
+def _environment(config: Config, *, networked: bool) -> dict[str, str]:
+    """All of it; programs that would ask or page are told that nobody is there."""
+    env = {
+        "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+        "HOME": WORKSPACE,
+        "USER": "user",
+        "LOGNAME": "user",
+        "TMPDIR": "/tmp",
+        "LANG": config.desktop.locale,
+        "TZ": config.desktop.timezone,
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "DEBIAN_FRONTEND": "noninteractive",
+    }
+    if networked:
+        proxy = f"http://{netinit.PROXY[0]}:{netinit.PROXY[1]}"
+        env |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
+    return env | config.shell.environment
 
 
 def _bounds(limits: ShellLimits) -> str:

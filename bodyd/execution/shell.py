@@ -25,6 +25,7 @@ from bodyd.contract.ports import (
     ProcessResult,
 )
 from bodyd.contract.shell import ShellRequest, checked
+from bodyd.desktop.egress import EgressProxy
 from bodyd.desktop.layout import Layout
 from bodyd.errors import IsolationUnavailable, LeaseError, PolicyRefused, Unavailable
 from bodyd.journal.journal import Journal
@@ -132,9 +133,9 @@ class Shell:
         return len(self._admitted)
 
     @property
-    def egress(self) -> dict[str, object]:
-        """Counts of what commands reached, and of what they were denied."""
-        return self._boxes.egress.snapshot()
+    def egress(self) -> EgressProxy:
+        """The commands' way out."""
+        return self._boxes.egress
 
     async def quiesce(self) -> bool:
         """Wait until nothing runs any more whose lease was fenced: for the lease's proof."""

@@ -7,14 +7,16 @@ from quart import Response
 from bodyd.contract.lease import Scope
 
 from .routing import Api
-from .services import body, caller, reply
+from .services import body, caller, reply, services
 
 
 def add(api: Api) -> None:
     @api.get("/v1/status", Scope.VIEWER)
     async def status() -> Response:
-        """The body, its lease and its health, and the scope of the token that asked."""
-        return reply({**await body().status(), "scope": caller().scope.value})
+        """The body, its lease and its health, what it reached, and the scope of the token that asked."""
+        egress = services().egress
+        reached = {} if egress is None else {"egress": egress.snapshot(hosts=False)}
+        return reply({**await body().status(), **reached, "scope": caller().scope.value})
 
     @api.get("/v1/inventory", Scope.VIEWER)
     async def inventory() -> Response:

@@ -42,11 +42,24 @@ class EventSource(Protocol):
         ...
 
 
+class EgressPort(Protocol):
+    """The ways out of the body's sandboxes."""
+
+    def snapshot(self, *, hosts: bool) -> dict[str, object]:
+        """Counts by sandbox; by host only if *hosts*."""
+        ...
+
+    async def reload(self) -> dict[str, int]:
+        """Read the lists again; the number of rules by sandbox. ConfigError: all stays as it was."""
+        ...
+
+
 @dataclass
 class Services:
     """Everything that the app is made of; the daemon builds one, tests another.
 
-    `events` is None where nothing publishes events yet; `processes` where no shell is configured.
+    `events` is None where nothing publishes events yet; `processes` where no shell is configured;
+    `egress` where no sandbox is the daemon's own.
     """
 
     body: BodyPort
@@ -56,6 +69,7 @@ class Services:
     events: EventSource | None = None
     adapters: tuple[Adapter, ...] = ()
     processes: ProcessPort | None = None
+    egress: EgressPort | None = None
     origins: Origins = field(init=False)
     tickets: Tickets = field(init=False)
     gate: Gate = field(init=False)

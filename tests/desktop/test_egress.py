@@ -8,9 +8,12 @@ import pytest
 import trio
 import trio.testing
 
-from bodyd.desktop import egress
+from bodyd.desktop import egress, egress_pages, egress_relay
 from bodyd.desktop.egress import EgressProxy, Tally
 from bodyd.desktop.egress_rules import EgressRules
+from bodyd.desktop.egress_tls import UNRECOGNIZED_NAME
+
+from . import hello
 
 RULES = EgressRules.parse(allow=("example.org", "rebound.test"), quiet=("quiet.test",))
 
@@ -65,7 +68,7 @@ async def test_a_tunnel_carries_both_ways_and_half_closes(nursery):
     """Bytes sent before the answer, bytes after it, and each end of file arrive."""
     world = World()
     client = await world.open(nursery)
-    await client.send_all(b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\nearly")
+    await client.send_all(b"CONNECT example.org:80 HTTP/1.1\r\nHost: x\r\n\r\nearly")
     server = await until_dialled(world)
     assert (await client.receive_some(100)).startswith(b"HTTP/1.1 200")
     await client.send_all(b" late")
@@ -74,7 +77,7 @@ async def test_a_tunnel_carries_both_ways_and_half_closes(nursery):
     await server.send_all(b"answer")
     await server.send_eof()
     assert await read_all(client) == b"answer"
-    assert world.dialled == [("93.184.215.14", 443)]
+    assert world.dialled == [("93.184.215.14", 80)]
     assert world.proxy.snapshot()["allowed"] == {"example.org": 1}
 
 
@@ -157,7 +160,7 @@ async def test_the_name_is_resolved_once(nursery):
 async def test_new_rules_take_effect_at_once(nursery):
     """Rules are replaceable; an empty list means none."""
     world = World()
-    world.proxy.rules = EgressRules()
+    world.proxy.replace(EgressRules())
     client = await world.open(nursery)
     await client.send_all(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n")
     assert (await read_all(client)).startswith(b"HTTP/1.1 403")
@@ -198,7 +201,7 @@ async def test_a_dead_tunnel_is_dropped(nursery, autojump_clock):
     server = await until_dialled(world)
     await client.receive_some(100)
     for _ in range(3):
-        await trio.sleep(egress.IDLE_S * 0.9)
+        await trio.sleep(egress_relay.IDLE_S * 0.9)
         await server.send_all(b".")
         assert await client.receive_some(10) == b"."
     assert await client.receive_some(10) == b""
@@ -271,3 +274,160 @@ def test_the_tally_is_bounded():
     assert tally.total == 10
     assert sum(tally.snapshot().values()) == 10
     assert len(tally.snapshot()) == 4
+
+
+async def tunnel(nursery, world, port=443):
+    client = await world.open(nursery)
+    await client.send_all(b"CONNECT example.org:%d HTTP/1.1\r\n\r\n" % port)
+    server = await until_dialled(world)
+    assert (await client.receive_some(100)).startswith(b"HTTP/1.1 200")
+    return client, server
+
+
+@pytest.mark.parametrize("size", [1, 7, 5000])
+async def test_a_hello_for_the_host_passes_whole(nursery, size):
+    """In segments of any size, and only once all of it is there; then the tunnel carries on."""
+    world = World()
+    client, server = await tunnel(nursery, world)
+    sent = hello.real("Example.org")
+    for at in range(0, len(sent) - 1, size):
+        await client.send_all(sent[at : at + size][: len(sent) - 1 - at])
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.proxy.snapshot()["allowed_total"] == 0
+    await client.send_all(sent[-1:] + b"more")
+    received = b""
+    while len(received) < len(sent) + 4:
+        received += await server.receive_some(65536)
+    assert received == sent + b"more"
+    assert world.proxy.snapshot()["allowed"] == {"example.org": 1}
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        hello.real("other.test"),
+        hello.real("example.org.evil.test"),
+        hello.in_records(hello.real("other.test"), 30),
+        hello.real(None),
+        hello.made(hello.names(b"example.org", b"other.test")),
+        hello.made(hello.names(b"example.org.")),
+        b"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n",
+    ],
+)
+async def test_a_hello_for_another_server_ends_the_tunnel(nursery, first):
+    """Another name, none, two, or no TLS at all on port 443: nothing of it is sent, and it is counted."""
+    world = World()
+    client, server = await tunnel(nursery, world)
+    await client.send_all(first)
+    assert await read_all(client) == UNRECOGNIZED_NAME
+    assert await read_all(server) == b""
+    assert world.proxy.snapshot()["denied"] == {"example.org": 1}
+    assert world.proxy.snapshot()["allowed_total"] == 0
+    assert world.announced == ["example.org"]
+
+
+async def test_a_hello_that_stalls_ends_the_tunnel(nursery, autojump_clock):
+    """Half a hello is waited for, but not for ever."""
+    world = World()
+    client, _ = await tunnel(nursery, world)
+    await client.send_all(hello.real("example.org")[:50])
+    assert await read_all(client) == UNRECOGNIZED_NAME
+    assert trio.current_time() == pytest.approx(egress_relay.HELLO_S, abs=1)
+
+
+async def test_other_ports_carry_other_protocols(nursery):
+    """Beside 443 a server may speak first and the client not TLS; a hello there is held to the host, too."""
+    world = World()
+    client, server = await tunnel(nursery, world, port=80)
+    await server.send_all(b"220 ready")
+    assert await client.receive_some(100) == b"220 ready"
+    await client.send_all(b"HELO")
+    assert await server.receive_some(100) == b"HELO"
+    await client.aclose()
+    client = await world.open(nursery)
+    await client.send_all(b"CONNECT example.org:80 HTTP/1.1\r\n\r\n" + hello.real("other.test"))
+    answered = await read_all(client)
+    assert answered.endswith(UNRECOGNIZED_NAME)
+
+
+async def test_a_refusal_is_a_page_that_can_do_nothing(nursery):
+    """HTML that says what and why, escaped, for CONNECT and plain HTTP; no script, no cookie, no cache."""
+    for head in (b"CONNECT other.test:443 HTTP/1.1", b"GET http://other.test/ HTTP/1.1"):
+        client = await World().open(nursery)
+        await client.send_all(head + b"\r\n\r\n")
+        top, page = (await read_all(client)).split(b"\r\n\r\n", 1)
+        assert b"Content-Type: text/html" in top
+        assert b"sandbox; default-src 'none'" in top
+        assert b"no-store" in top
+        assert b"Cross-Origin-Resource-Policy: same-origin" in top
+        assert b"Content-Length: %d" % len(page) in top
+        assert b"<b>other.test</b>: not on the list" in page
+        assert b"egress.allow" in page
+    client = await World().open(nursery)
+    await client.send_all(b"HEAD http://other.test/ HTTP/1.1\r\n\r\n")
+    assert (await read_all(client)).endswith(b"\r\n\r\n")
+    assert b"&lt;script&gt;" in egress_pages.answer(403, "<script>", host="<script>", hint="<script>")
+
+
+@pytest.mark.parametrize("rules", [EgressRules(), EgressRules.parse(allow=("rebound.test",))])
+async def test_rules_that_no_longer_allow_it_cut_what_is_open(nursery, rules):
+    """A replaced list holds for connections that are open, too; those it still allows go on."""
+    world = World()
+    client, _ = await tunnel(nursery, world, port=80)
+    world.proxy.replace(RULES)
+    await client.send_all(b"still")
+    assert await world.servers[0].receive_some(10) == b"still"
+    world.proxy.replace(rules)
+    assert await read_all(client) == b""
+    assert world.proxy.snapshot()["open"] == 0
+
+
+async def test_a_shut_proxy_lets_nothing_pass_until_it_is_opened(nursery):
+    """With a reason that the page says; what was open is cut."""
+    world = World()
+    client, _ = await tunnel(nursery, world, port=80)
+    world.proxy.shut("the home folder is full")
+    assert await read_all(client) == b""
+    client = await world.open(nursery)
+    await client.send_all(b"GET http://example.org/ HTTP/1.1\r\n\r\n")
+    page = await read_all(client)
+    assert page.startswith(b"HTTP/1.1 403")
+    assert b"the home folder is full" in page
+    assert b"egress.allow" not in page
+    assert world.proxy.snapshot()["shut"] == "the home folder is full"
+    world.proxy.shut("")
+    client = await world.open(nursery)
+    await client.send_all(b"GET http://example.org/ HTTP/1.1\r\n\r\n")
+    await until_dialled(world, 2)
+    await client.aclose()
+
+
+async def test_addresses_of_version_6_are_judged_like_all(nursery):
+    """Literals are refused in every form; of a name's addresses the public ones are dialled."""
+    forms = b"[2606:4700::1111]:443 [::1]:443 [::ffff:127.0.0.1]:443 [fe80::1%25eth0]:443 2606:4700::1111:443"
+    for form in forms.split():
+        world = World()
+        client = await world.open(nursery)
+        await client.send_all(b"CONNECT " + form + b" HTTP/1.1\r\n\r\n")
+        assert (await read_all(client)).startswith(b"HTTP/1.1 403")
+        client = await world.open(nursery)
+        await client.send_all(b"GET http://" + form + b"/ HTTP/1.1\r\n\r\n")
+        assert (await read_all(client)).startswith(b"HTTP/1.1 403")
+        assert world.dialled == []
+    world = World()
+    world.names["example.org"] = ["fd00::1", "::ffff:10.0.0.1", "2606:4700::1111"]
+    await tunnel(nursery, world)
+    assert world.dialled == [("2606:4700::1111", 443)]
+    nursery.cancel_scope.cancel()
+
+
+async def test_counts_can_be_had_without_names(nursery):
+    """What a person visits is the owner's to know; how much is denied, everyone's."""
+    world = World()
+    client = await world.open(nursery)
+    await client.send_all(b"CONNECT quiet.test:443 HTTP/1.1\r\n\r\n")
+    await read_all(client)
+    seen = world.proxy.snapshot(hosts=False)
+    assert (seen["denied_total"], seen["denied_quietly"]) == (1, 1)
+    assert "quiet.test" not in str(seen)

@@ -308,7 +308,7 @@ async def test_commands_reach_their_own_egress_list_alone():
             "except Exception as e: print(e)\nE"
         )
         assert "403" in said
-        assert w.shell.egress["denied"] == {"example.com": 1}
+        assert w.shell.egress.snapshot()["denied"] == {"example.com": 1}
 
 
 async def test_a_shell_that_can_not_run_anything_does_not_start(monkeypatch):

@@ -99,6 +99,8 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/lease/revoke",
         "/v1/lease/takeover",
         "/v1/lease/handback",
+        "/v1/egress",
+        "/v1/egress/reload",
         "/v1/tickets",
     }
     assert by_scope[PUBLIC] == {
