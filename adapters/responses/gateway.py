@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from bodyd.errors import BodydError, ConversationBusy, InvalidRequest
 
 from . import notes, public, transcripts
 from .claims import Claims
+from .consent import Consent
 from .hands import Hands
 from .history import EVENTS, RESPONSE, History, Kept, may_read, new_token
 from .keeping import Keeper
@@ -222,19 +224,22 @@ class Gateway:
         return Run(prepared, attempt, response, loop, log, presence, memory)
 
     def _hands(self, prepared: Prepared, id: str, presence: Presence) -> Hands:
-        blocking = not (prepared.stream or prepared.background)
         return Hands(
             body=self._context.body,
             runner=self._runner,
             process=self._context.process,
-            approvals=self._context.approvals,
+            consent=self._consent(prepared),
             claims=self.claims,
             presence=presence,
             response_id=id,
             conversation=prepared.root or id,
             caller=prepared.caller,
-            approval_seconds=self.settings.approval_wait_ms / 1000 if blocking else float("inf"),
         )
+
+    def _consent(self, prepared: Prepared) -> Consent:
+        blocking = not (prepared.stream or prepared.background)
+        seconds = self.settings.approval_wait_ms / 1000 if blocking else math.inf
+        return Consent(self._context.approvals, seconds)
 
 
 def _attempt(request: HttpRequest, body: Json) -> Attempt:

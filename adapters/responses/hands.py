@@ -10,17 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
-from uuid import uuid4
-
-import trio
 
 from bodyd.contract import computer_call as cc
 from bodyd.contract.computer_run import ComputerRunner
 from bodyd.contract.ports import (
-    ApprovalPort,
-    ApprovalRequest,
     BodyPort,
     Caller,
     ProcessChunk,
@@ -41,12 +35,14 @@ from bodyd.errors import (
 
 from . import notes
 from .claims import Claim, Claims
+from .consent import MOST_POSTED, Consent, withheld
+from .pictures import PLACEHOLDER
 from .presence import Presence
 
 Json = dict[str, Any]
 
 CANCELLED_EXIT = 137
-TOLD_TO_THE_MODEL = (InvalidRequest, PolicyRefused, ApprovalRequired, StaleScreenshot)
+TOLD_TO_THE_MODEL = (InvalidRequest, StaleScreenshot)
 """Refusals after which the model can go on: nothing was sent, and it is told why."""
 NOT_APPROVED = "a person was asked and did not approve. Do not try it another way: end your turn"
 LIMIT = "the limit of tool calls of this response is reached. End your turn with what you have"
@@ -62,13 +58,12 @@ class Hands:
     body: BodyPort
     runner: ComputerRunner
     process: ProcessPort | None
-    approvals: ApprovalPort | None
+    consent: Consent
     claims: Claims
     presence: Presence
     response_id: str
     conversation: str
     caller: Caller
-    approval_seconds: float
     refused: bool = False
     _stack: AsyncExitStack | None = None
     _claim: Claim | None = None
@@ -85,17 +80,32 @@ class Hands:
         """Carry out a computer_call; its output item, with a note where not all of it was executed."""
         claim = await self._held()
         try:
-            if call.get("pending_safety_checks") and not await self._approved(call, claim):
-                self.refused = True
-                return await self.look(call, NOT_APPROVED)
+            checks = call.get("pending_safety_checks")
+            if checks and not await self.consent.of_checks(call, self.conversation, claim.epoch):
+                return await self._not_approved(call)
         except InvalidRequest as exc:
             return await self.look(call, exc.message)
-        request_id = f"{self.response_id}/{number}/{index}"
-        while True:
-            await self.presence.wait()
-            with self.presence.needed():
-                return await self._run(call, request_id, claim)
-            # cut off by a client that left: the same id is answered with what was sent by then
+        return await self._through(call, f"{self.response_id}/{number}/{index}", claim)
+
+    async def _through(self, call: Json, request_id: str, claim: Claim) -> Json:
+        """Post *call* to the door until it has been answered, under one request id."""
+        for _ in range(MOST_POSTED):
+            parked = None
+            while parked is None:
+                await self.presence.wait()
+                with self.presence.needed():
+                    try:
+                        return await self._run(call, request_id, claim)
+                    except ApprovalRequired as exc:
+                        parked = exc
+                # cut off by a client that left: the same id is answered with what was sent by then
+            if not await self.consent.of_door(parked):
+                break
+        return await self._not_approved(call)
+
+    async def _not_approved(self, call: Json) -> Json:
+        self.refused = True
+        return await self.look(call, NOT_APPROVED)
 
     async def look(self, call: Json, why: str) -> Json:
         """The output of a call of which nothing ran: the screen as it is, and why."""
@@ -111,8 +121,10 @@ class Hands:
         except StaleEpoch as exc:
             claim.epoch = int(str(exc.details.get("epoch", claim.epoch)))
             return await self.look(call, "a person had the desktop in between")
+        except PolicyRefused as exc:
+            self.refused = self.refused or withheld(exc)
+            return await self.look(call, exc.message)
         except TOLD_TO_THE_MODEL as exc:
-            self.refused = self.refused or isinstance(exc, ApprovalRequired)
             return await self.look(call, exc.message)
         output = dict(result.item)
         if not call.get("pending_safety_checks"):
@@ -122,23 +134,6 @@ class Hands:
     async def _screen(self, claim: Claim) -> bytes:
         shot = await self.body.screenshot(ScreenshotRequest(), caller=self.caller, lease_token=claim.token)
         return await self.body.image(shot.screenshot_id, caller=self.caller)
-
-    async def _approved(self, call: Json, claim: Claim) -> bool:
-        """Whether somebody approved this very call; with no hook, nobody did."""
-        if self.approvals is None:
-            return False
-        actions = cc.parse_item({**call, "status": "completed"}).actions
-        request = ApprovalRequest(
-            approval_id=f"apr_{uuid4().hex}",
-            conversation_id=self.conversation,
-            fingerprint=sha256(repr(actions).encode()).hexdigest(),
-            epoch=claim.epoch,
-            rule="pending_safety_checks",
-            actions=actions,
-        )
-        with trio.move_on_after(self.approval_seconds):
-            return await self.approvals.decide(request)
-        return False
 
     # -- the shell ---------------------------------------------------------------------------------
 
@@ -160,6 +155,7 @@ class Hands:
             except (LeaseError, MalformedResult):
                 raise  # the response can't go on
             except BodydError as exc:
+                self.refused = self.refused or (isinstance(exc, PolicyRefused) and withheld(exc))
                 return _shell_output(call, [_ended("", exc.message, 1)])
         chunks = [_chunk(result) for result in results]
         wanted = len(action["commands"])
@@ -223,7 +219,7 @@ def not_run(call: Json, why: str) -> Json:
     """The output of a call that is not carried out, where there is no body to look at."""
     if call["type"] == "shell_call":
         return _shell_output(call, [_ended("", f"Not executed: {why}", CANCELLED_EXIT)])
-    picture = {"type": "computer_screenshot", "image_url": ""}
+    picture = {"type": "computer_screenshot", "image_url": PLACEHOLDER}
     output = {"type": "computer_call_output", "call_id": call["call_id"], "output": picture}
     return notes.with_note(output, f"Not executed: {why}.")
 

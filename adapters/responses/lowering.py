@@ -158,7 +158,7 @@ class _Lowering:
 def input_image(output: Mapping[str, Any]) -> Json | None:
     """A computer_screenshot as an input_image, or None where it has no picture."""
     url, file = output.get("image_url"), output.get("file_id")
-    if not url and not file:
+    if url == PLACEHOLDER or not (url or file):
         return None
     detail = output.get("detail") or "auto"
     place = {"image_url": url} if url else {"file_id": file}

@@ -285,7 +285,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What someone is asked to approve: bound to conversation, request fingerprint and epoch."""
+    """What someone is asked to approve: bound to conversation, request fingerprint and epoch.
+
+    `reason` is for the person, where the rule's name does not say it all; it may be untrusted text.
+    """
 
     approval_id: str
     conversation_id: str
@@ -293,6 +296,7 @@ class ApprovalRequest:
     epoch: int
     rule: str
     actions: tuple[Action, ...]
+    reason: str = ""
 
 
 class ApprovalPort(Protocol):
@@ -300,4 +304,11 @@ class ApprovalPort(Protocol):
 
     async def decide(self, request: ApprovalRequest) -> bool:
         """True only if a person or a configured rule approved exactly this request."""
+        ...
+
+    async def decided(self, approval_id: str) -> bool:
+        """Wait for the answer to what the door parked: True once it is approved.
+
+        False if it was refused, has expired, is void after a hand-over, or is not known.
+        """
         ...

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from bodyd import errors
-from bodyd.contract.ports import ApprovalRequest, ProcessResult
+from bodyd.contract.ports import ProcessResult
 
 from .world import LOWERED, PIXEL, computer, function, message, shell, world
 
@@ -282,43 +282,6 @@ async def test_a_forced_choice_holds_for_one_round(tmp_path: Path):
         choices = [request["tool_choice"] for request in w.model.requests]
         assert choices == [{"type": "function", "name": "computer"}, "auto"]
         assert response["tool_choice"] == {"type": "computer"}
-
-
-class Answering:
-    def __init__(self, answer: bool) -> None:
-        self.answer = answer
-        self.asked: list[ApprovalRequest] = []
-
-    async def decide(self, request: ApprovalRequest) -> bool:
-        self.asked.append(request)
-        await trio.lowlevel.checkpoint()
-        return self.answer
-
-
-CHECK = {"id": "sc1", "code": "malicious_instructions", "message": "careful"}
-
-
-async def test_safety_checks_need_an_approval(tmp_path: Path):
-    """With no hook the call is refused and the turn must end; with a yes it runs, acknowledged."""
-    call = computer({"type": "screenshot"}, pending_safety_checks=[CHECK])
-    async with world(tmp_path, [call], [message("ended")], computer="body") as w:
-        response = await w.create("computer")
-        assert response["status"] == "completed"
-        assert w.body.acted == []
-        assert w.model.requests[-1]["tool_choice"] == "none"
-    hook = Answering(True)
-    async with world(tmp_path / "..", [call], [message("ok")], computer="body", approvals=hook) as w:
-        await w.create("computer")
-        assert len(w.body.acted) == 1
-        assert hook.asked[0].rule == "pending_safety_checks"
-        output = w.model.requests[-1]["input"][2]
-        assert output["acknowledged_safety_checks"] == [CHECK]
-    hook = Answering(False)
-    async with world(
-        tmp_path / ".." / "..", [call], [message("ended")], computer="body", approvals=hook
-    ) as w:
-        await w.create("computer")
-        assert w.body.acted == []
 
 
 async def test_a_body_without_walls_is_not_used(tmp_path: Path):
