@@ -30,6 +30,13 @@ BUSY_FRESH = 0.75
 CARET_WIDTH = 4
 """Pixels: what is narrower is a caret; everything else is a sign of an app at work."""
 
+LONGEST_PATIENCE = 0.25
+"""Seconds that a settle waits at most for a first change, where apps have lately been slow to show one."""
+
+_REACTED_WITHIN = 0.5  # seconds: what changes later was not the input's doing, as a rule
+_SPARE = 1.5  # times the usual reaction
+_RISE, _FALL, _FADE = 0.5, 0.2, 0.8
+
 _SLACK = 2  # pixels by which repeated changes of one thing may differ
 _MOST_RECTS = 48
 _MOST_BATCHES = 512
@@ -99,6 +106,8 @@ class Activity:
         self._batches: deque[_Batch] = deque(maxlen=_MOST_BATCHES)
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
         self.at_work = float("-inf")
+        self._reaction = 0.0  # seconds that apps have lately taken to show something after an input
+        self._awaited: tuple[Mark, float] | None = None
 
     def note(self, at: float, rects: Iterable[Bounds]) -> None:
         """Some rectangles have changed."""
@@ -110,6 +119,7 @@ class Activity:
         watching = [m for m in self._marks if not m.settled and at - m.at < MARK_LIFE]
         for mark in watching:
             mark.note(at, coarse)
+        self._learn(at, coarse)
         own = [r for r in coarse if any(not m.ignores(r) for m in watching)]
         ambient = [r for r in coarse if r not in own]
         for rects_, background in ((own, False), (ambient, True)):
@@ -120,6 +130,22 @@ class Activity:
         mark = Mark(at, self._busy(at))
         self._marks.add(mark)
         return mark
+
+    def await_reaction(self, mark: Mark, at: float) -> float:
+        """All inputs of *mark* are sent; how long apps may take to react, in seconds: 0 if they are quick.
+
+        How long they do take is learnt from what comes, even after the wait for it is over.
+        """
+        self._reaction *= 1.0 if self._awaited is None else _FADE  # nothing came of the last one
+        self._awaited = (mark, at)
+        return min(LONGEST_PATIENCE, self._reaction * _SPARE)
+
+    def _learn(self, at: float, rects: Iterable[Bounds]) -> None:
+        if self._awaited is None or all(self._awaited[0].ignores(rect) for rect in rects):
+            return
+        took, self._awaited = at - self._awaited[1], None
+        if took <= _REACTED_WITHIN:
+            self._reaction += (took - self._reaction) * (_RISE if took > self._reaction else _FALL)
 
     def settle(self, mark: Mark, *, quiet: bool) -> Settled:
         """The wait for *mark* is over. If it never became quiet, what kept it busy is busy from now on."""

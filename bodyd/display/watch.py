@@ -161,23 +161,27 @@ class Watch:
     async def settle(self, mark: Mark, *, quiet: float, cap: float) -> Settled:
         """Wait until nothing that matters to *mark* has changed for *quiet* seconds, at most *cap*.
 
+        A first change is waited for longer where apps have lately been slower than that.
+
         Raises:
             DisplayUnavailable: the server doesn't answer.
         """
         start = trio.current_time()
+        patience = max(quiet, self._activity.await_reaction(mark, start))
         self._waiting += 1
         self._urgent.set()
         try:
             while True:
                 await self.look()
                 now = trio.current_time()
-                still_since = max(start, mark.last or start)
-                if now >= still_since + quiet:
+                changed_at = mark.last or start
+                due = changed_at + quiet if changed_at > start else start + patience
+                if now >= due:
                     return self._activity.settle(mark, quiet=True)
                 if now >= start + cap:
                     return self._activity.settle(mark, quiet=False)
                 changed = self._changed
-                with trio.move_on_at(min(still_since + quiet, start + cap)):
+                with trio.move_on_at(min(due, start + cap)):
                     await changed.wait()
         finally:
             self._waiting -= 1

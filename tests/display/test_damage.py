@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bodyd.contract.geometry import Bounds
-from bodyd.display.damage import MARK_LIFE, Activity, join
+from bodyd.display.damage import LONGEST_PATIENCE, MARK_LIFE, Activity, join
 
 
 def box(x: int, y: int, width: int = 10, height: int = 10) -> Bounds:
@@ -173,3 +173,42 @@ def test_a_long_list_is_kept_short() -> None:
         join(joined, rect)
     assert len(joined) == 48
     assert all(any(outer.intersection(rect) == rect for outer in joined) for rect in rects)
+
+
+def reactions(*taken: float | None) -> float:
+    """The patience after inputs that were reacted to after so many seconds; None: not at all."""
+    activity = Activity()
+    for turn, seconds in enumerate(taken):
+        mark = activity.mark(turn * 10.0)
+        activity.await_reaction(mark, turn * 10.0)
+        activity.settle(mark, quiet=True)  # a reaction may come later, and is learnt from all the same
+        if seconds is not None:
+            activity.note(turn * 10.0 + seconds, [box(50, 50)])
+            activity.note(turn * 10.0 + seconds + 0.1, [box(90, 50)])
+    at = len(taken) * 10.0
+    return activity.await_reaction(activity.mark(at), at)
+
+
+def test_slow_apps_are_given_time_to_react() -> None:
+    """As much as they have lately taken and half as much again, within reason."""
+    assert reactions() == 0
+    assert reactions(0.1) < reactions(0.1, 0.1) < 0.15
+    assert reactions(0.4, 0.4, 0.4) == LONGEST_PATIENCE
+
+
+def test_quick_apps_and_dead_areas_take_the_patience_away() -> None:
+    """A few inputs later nothing is waited for any more."""
+    assert reactions(0.2, *[0.01] * 12) < 0.05
+    assert reactions(0.2, *[None] * 12) < 0.05
+
+
+def test_what_changes_much_later_is_no_reaction() -> None:
+    """Nor is a caret that was blinking before."""
+    assert reactions(0.7) == 0
+    activity = Activity()
+    blinking(activity, 3.0)
+    activity.await_reaction(activity.mark(3.0), 3.0)
+    activity.note(3.1, [CARET])
+    activity.note(3.2, [box(50, 50)])
+    mark = activity.mark(4.0)
+    assert activity.await_reaction(mark, 4.0) > 0.1

@@ -62,6 +62,26 @@ async def test_a_change_is_reported_and_waited_for(
     assert (changed.x, changed.y, changed.right, changed.bottom) == (100, 100, 220, 120)
 
 
+async def test_slow_reactions_are_waited_for(
+    display: Display, recorder: Recorder, nursery: trio.Nursery
+) -> None:
+    """An app that needs longer than the quiet time is known for it after some inputs."""
+
+    async def react() -> None:
+        await trio.sleep(0.12)
+        recorder.fill(100, 100, 20, 20, 0xABCDEF)
+
+    await display.settle(display.activity())
+    for _ in range(30):
+        mark = display.activity()
+        nursery.start_soon(react)
+        settled = await display.settle(mark)
+        if settled.changed:
+            return
+        await trio.sleep(0.2)
+    raise AssertionError("the change is still missed after many inputs")
+
+
 async def test_an_endless_change_meets_the_cap(
     display: Display, recorder: Recorder, nursery: trio.Nursery
 ) -> None:
