@@ -48,6 +48,7 @@ class Sandbox:
         self._closed = False
         self._news = trio.Event()
         self._draining = trio.Lock()
+        self._killing = trio.Lock()
 
     @property
     def outer_pid(self) -> int:
@@ -105,7 +106,7 @@ class Sandbox:
         await self.kill()
 
     async def kill(self) -> None:
-        """SIGKILL the namespace; returns once all of it is gone and reaped. Safe to repeat.
+        """SIGKILL the namespace; returns once all of it is gone and reaped. Safe to repeat, at once too.
 
         Cancellation: the kill is sent in any case; the wait for the end is shielded and bounded.
         """
@@ -116,11 +117,16 @@ class Sandbox:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(fd, signal.SIGKILL)
         with trio.move_on_after(KILL_S, shield=True) as scope:
-            await _readable(self._init_fd)
-            await _readable(self._outer_fd)
+            await self._gone()
         if scope.cancelled_caught:
             raise IsolationUnavailable(f"the sandbox {self.spec.name!r} did not die within {KILL_S:.0f} s")
-        self._reap()
+
+    async def _gone(self) -> None:
+        async with self._killing:  # a second killer waits for the first, who closes the descriptors
+            if not self._closed:
+                await _readable(self._init_fd)
+                await _readable(self._outer_fd)
+                self._reap()
 
     def _reap(self) -> None:
         self._closed = True
@@ -230,9 +236,9 @@ def command(spec: SandboxSpec, args_fd: int) -> list[str]:
         IsolationUnavailable: one of the three programs is missing.
     """
     line: list[str] = []
+    if spec.uid == 0 or (spec.uid is None and os.geteuid() == 0):
+        raise ValueError("a sandbox never starts as root")
     if spec.uid is not None:
-        if spec.uid == 0:
-            raise ValueError("a sandbox never starts as root")
         line += [_tool("setpriv"), f"--reuid={spec.uid}", f"--regid={spec.uid}", "--clear-groups"]
         line += ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--"]
     if spec.limits is not None:

@@ -164,6 +164,21 @@ async def test_a_sandbox_never_starts_as_root(spec):
         await run(SandboxSpec("test", ("/bin/true",), 0, seccomp.strict_filter()))
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can forget to drop its uid")
+async def test_root_without_a_uid_to_drop_to_starts_nothing(spec):
+    """A daemon of root's whose spec names no uid is refused: /proc/sys would be writable inside."""
+    with pytest.raises(ValueError, match="root"):
+        await run(SandboxSpec("test", ("/bin/true",), None, seccomp.strict_filter()))
+
+
+async def test_several_tasks_may_kill(spec):
+    """Whoever comes second waits for the same end."""
+    async with sandbox(spec("/bin/sleep", "600")) as box, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(box.kill)
+    assert not box.alive
+
+
 async def test_what_can_not_be_built_says_why(spec):
     """A mount that fails, sooner or later in the start, ends in bwrap's own words, and leaves nothing."""
     try:
