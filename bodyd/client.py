@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -27,8 +27,12 @@ from bodyd.contract.acts import Act, ClipboardText
 from bodyd.contract.events import Event
 from bodyd.contract.inventory import Inventory
 from bodyd.contract.lease import DEFAULT_TTL_MS, Grant, LeaseView, Scope
+from bodyd.contract.ports import ProcessChunk, ProcessResult
 from bodyd.contract.receipts import Receipt
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
+from bodyd.contract.shell import ShellRequest
+
+from .client_streams import Events, Lines, ShellOutput
 
 Model = TypeVar("Model", bound=BaseModel)
 Json = dict[str, Any]
@@ -143,20 +147,21 @@ class BodyClient:
     @asynccontextmanager
     async def events(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Events from now on: `async with client.events() as events: async for event in events`."""
-        request = self._http.build_request("GET", "/v1/events", headers=self._headers)
-        with self._translated():
-            response = await self._http.send(request, stream=True)
-        events = _Events(cast(AsyncGenerator[str], response.aiter_lines()), self._translated())
-        try:
-            if response.is_error:
-                with self._translated():
-                    await response.aread()
-                _checked(response)
-            yield events
-        finally:
-            with trio.move_on_after(CLOSE_SECONDS, shield=True):
-                await events.aclose()
-                await response.aclose()
+        async with self._streamed("GET", "/v1/events") as lines:
+            yield Events(lines)
+
+    @asynccontextmanager
+    async def shell(
+        self, request: ShellRequest, *, lease_token: str
+    ) -> AsyncIterator[AsyncIterator[ProcessChunk | ProcessResult]]:
+        """Run commands in the body's shell; output as it comes. See ProcessPort.
+
+        Cancellation:
+            The connection closes, which kills the commands.
+        """
+        body = {**request.model_dump(mode="json", exclude_none=True), "stream": True}
+        async with self._streamed("POST", "/v1/tools/shell", body, lease_token) as lines:
+            yield ShellOutput(lines, error_of)
 
     # -- the lease ---------------------------------------------------------------------------------
 
@@ -232,6 +237,26 @@ class BodyClient:
     ) -> Json:
         return _object(_checked(await self._send(method, path, body, lease_token)).content)
 
+    @asynccontextmanager
+    async def _streamed(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, lease_token: str | None = None
+    ) -> AsyncIterator[Lines]:
+        content, headers = self._content(body, lease_token)
+        request = self._http.build_request(method, path, content=content, headers=headers)
+        with self._translated():
+            response = await self._http.send(request, stream=True)
+        lines = Lines(response.aiter_raw(), self._translated)
+        try:
+            if response.is_error:
+                with self._translated():
+                    await response.aread()
+                _checked(response)
+            yield lines
+        finally:
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                await lines.aclose()
+                await response.aclose()
+
     async def _send(
         self,
         method: str,
@@ -239,6 +264,13 @@ class BodyClient:
         body: BaseModel | Mapping[str, Any] | None = None,
         lease_token: str | None = None,
     ) -> httpx2.Response:
+        content, headers = self._content(body, lease_token)
+        with self._translated():
+            return await self._http.request(method, path, content=content, headers=headers)
+
+    def _content(
+        self, body: BaseModel | Mapping[str, Any] | None, lease_token: str | None
+    ) -> tuple[bytes | None, dict[str, str]]:
         headers = dict(self._headers)
         content: bytes | None = None
         if isinstance(body, BaseModel):
@@ -249,8 +281,7 @@ class BodyClient:
             headers["content-type"] = "application/json"
         if lease_token is not None:
             headers["bodyd-lease"] = lease_token
-        with self._translated():
-            return await self._http.request(method, path, content=content, headers=headers)
+        return content, headers
 
     def _translated(self) -> _Translated:
         return _Translated(self._where)
@@ -407,24 +438,3 @@ def _leaves(cls: type[errors.BodydError]) -> Iterator[type[errors.BodydError]]:
 _BY_CODE: dict[str, type[errors.BodydError]] = {}
 for _cls in _leaves(errors.BodydError):
     _BY_CODE.setdefault(_cls.code, _cls)
-
-
-class _Events:
-    """The events in a stream of lines; a break in the connection is an error, an end is an end."""
-
-    def __init__(self, lines: AsyncGenerator[str], translated: _Translated) -> None:
-        self._lines = lines
-        self._translated = translated
-
-    def __aiter__(self) -> _Events:
-        return self
-
-    async def __anext__(self) -> Event:
-        with self._translated:
-            while True:
-                line = await anext(self._lines)
-                if line.startswith("data: "):
-                    return Event.model_validate_json(line.removeprefix("data: "))
-
-    async def aclose(self) -> None:
-        await self._lines.aclose()

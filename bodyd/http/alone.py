@@ -22,7 +22,7 @@ from .adapters import find_upstream, open_adapters
 from .app import create_app
 from .asgi import App
 from .listener import Bound, listen
-from .remote import RemoteBody
+from .remote import RemoteBody, RemoteShell
 from .services import Services
 from .tokens import Tokens
 from .upgrades import Upgrades
@@ -87,6 +87,7 @@ async def serve_gateway(config: Config, client: BodyClient) -> AsyncIterator[tup
                 store=store,
                 settings=config.gateway,
                 now_ms=clock.wall_ms,
+                process=RemoteShell(client),
                 upstreams=find_upstream,
             )
             async with open_adapters({"gateway": context}) as adapters:

@@ -1,10 +1,12 @@
-"""A body of another daemon, behind the same port as our own: BodyPort over its HTTP API.
+"""A body of another daemon, and its shell, behind the same ports as our own: over its HTTP API.
 
 Whoever asks here, there it is the token that the client has: the other daemon judges that one.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from bodyd.client import BodyClient, ClientLease
@@ -12,9 +14,10 @@ from bodyd.contract.actions import InputRequest
 from bodyd.contract.acts import Act, ActRequest, ClipboardRequest, ClipboardText, LaunchRequest, ResizeRequest
 from bodyd.contract.inventory import Inventory
 from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseState, LeaseView
-from bodyd.contract.ports import Caller
+from bodyd.contract.ports import Caller, ProcessChunk, ProcessResult
 from bodyd.contract.receipts import Receipt
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
+from bodyd.contract.shell import checked
 from bodyd.errors import Forbidden
 
 Json = dict[str, Any]
@@ -108,6 +111,34 @@ class RemoteBody:
     def _lease(self, token: str, epoch: int = 0) -> ClientLease:
         view = LeaseView(state=LeaseState.HELD, epoch=epoch)
         return ClientLease(self._client, Grant(lease_token=token, epoch=epoch, lease=view))
+
+
+class RemoteShell:
+    """Implements contract.ports.ProcessPort. Left, the connection closes, which ends the call over there."""
+
+    def __init__(self, client: BodyClient) -> None:
+        self._client = client
+
+    def run(
+        self,
+        commands: Sequence[str],
+        *,
+        lease_token: str,
+        timeout_ms: int | None,
+        max_output_length: int | None,
+        concurrent: bool = False,
+        working_directory: str | None = None,
+        epoch: int | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[ProcessChunk | ProcessResult]]:
+        request = checked(
+            commands=tuple(commands),
+            timeout_ms=timeout_ms,
+            max_output_length=max_output_length,
+            concurrent=concurrent,
+            working_directory=working_directory,
+            epoch=epoch,
+        )
+        return self._client.shell(request, lease_token=lease_token)
 
 
 def _ask_there(what: str) -> Forbidden:

@@ -11,7 +11,8 @@ import trio
 
 from bodyd.contract.lease import Scope
 from bodyd.contract.ports import ProcessChunk, ProcessResult
-from bodyd.errors import JournalUnavailable, PolicyRefused
+from bodyd.contract.shell import ShellRequest
+from bodyd.errors import JournalUnavailable, PolicyRefused, Unavailable
 from bodyd.http.routes_tools import SHELL
 
 from .wire import SOON, head, post, still_answers, unix
@@ -197,3 +198,46 @@ async def test_a_client_that_leaves_ends_its_call(shell, bound, bearer, stream):
     with trio.fail_after(SOON):
         await shell.left.wait()
     await still_answers(bound)
+
+
+# -- the client's side ----------------------------------------------------------------------------------
+
+
+async def listened(client, *commands: str) -> list[ProcessChunk | ProcessResult]:
+    async with client.shell(ShellRequest(commands=commands), lease_token="token") as output:
+        return [one async for one in output]
+
+
+async def test_the_client_gets_what_the_shell_gave(shell, client):
+    """Chunks and results are the same on both sides, and so is what was asked."""
+    given = [ProcessChunk(0, "stdout", "o\u00fct"), OK, LATE]
+    shell.gives = list(given)
+    assert await listened(client, "a", "b") == given
+    (asked,) = shell.asked
+    assert (asked["commands"], asked["lease_token"], asked["timeout_ms"]) == (("a", "b"), "token", None)
+
+
+async def test_the_client_is_told_of_refusals_and_failures(shell, client, services):
+    """By their classes, before the call and in the middle of it."""
+    with pytest.raises(PolicyRefused) as caught:
+        await listened(client, "forbidden")
+    assert caught.value.details["rule"] == "deny:x"
+    shell.gives = [OK, JournalUnavailable("the disk is full")]
+    with pytest.raises(JournalUnavailable, match="the disk is full"):
+        await listened(client, "a")
+    services.processes = None
+    with pytest.raises(Unavailable):
+        await listened(client, "a")
+
+
+# httpx2 leaves a generator of its own unfinished when an answer is not read to its end
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_client_that_leaves_ends_the_call(shell, client):
+    """Leaving the context closes the connection, and the shell sees its call dropped."""
+    shell.hang = True
+    shell.gives = [ProcessChunk(0, "stdout", "begun")]
+    with trio.fail_after(SOON):
+        async with client.shell(ShellRequest(commands=("a",)), lease_token="token") as output:
+            assert await anext(aiter(output)) == ProcessChunk(0, "stdout", "begun")
+        await shell.left.wait()
