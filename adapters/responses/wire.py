@@ -103,6 +103,8 @@ def item(raw: object, *, param: str, passthrough: bool = False) -> Json:
     if kind not in KNOWN_ITEMS and not passthrough:
         raise UnknownType(f"{param}.type {kind!r:.80} is not known here", param=f"{param}.type")
     found = {**raw, "type": kind}
+    if kind == "additional_tools":
+        tools(found.get("tools"), param=f"{param}.tools", passthrough=passthrough)
     check = _CHECKS.get(kind)
     return check(found, param) if check is not None else found
 
@@ -260,11 +262,6 @@ def _patch_output(value: Json, param: str) -> Json:
     return value
 
 
-def _more_tools(value: Json, param: str) -> Json:
-    tools(value.get("tools"), param=f"{param}.tools")
-    return value
-
-
 _CHECKS: dict[str, Callable[[Json, str], Json]] = {
     "message": _message,
     "item_reference": _reference,
@@ -278,7 +275,6 @@ _CHECKS: dict[str, Callable[[Json, str], Json]] = {
     "shell_call_output": _shell_output,
     "apply_patch_call": _patch_call,
     "apply_patch_call_output": _patch_output,
-    "additional_tools": _more_tools,
 }
 
 
@@ -309,7 +305,7 @@ def _tool(value: object, param: str, passthrough: bool) -> Json:
     if kind in ("function", "custom", "namespace"):
         _text(value, "name", param)
     if kind == "namespace":
-        tools(value.get("tools"), param=f"{param}.tools")
+        tools(value.get("tools"), param=f"{param}.tools", passthrough=passthrough)
     environment = value.get("environment")
     typed = isinstance(environment, dict) and isinstance(environment.get("type"), str)
     if kind == "shell" and environment is not None and not typed:
