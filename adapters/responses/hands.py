@@ -7,7 +7,7 @@ A failure that the model can do something about is its output; others end the re
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +38,7 @@ from .claims import Claim, Claims
 from .consent import MOST_POSTED, Consent, withheld
 from .pictures import PLACEHOLDER
 from .presence import Presence
+from .printing import Printing
 
 Json = dict[str, Any]
 
@@ -46,9 +47,6 @@ TOLD_TO_THE_MODEL = (InvalidRequest, StaleScreenshot)
 """Refusals after which the model can go on: nothing was sent, and it is told why."""
 NOT_APPROVED = "a person was asked and did not approve. Do not try it another way: end your turn"
 LIMIT = "the limit of tool calls of this response is reached. End your turn with what you have"
-
-Told = Callable[[int, str, str], None]
-"""Told of shell output as it comes: command, stream, text."""
 
 
 @dataclass
@@ -137,59 +135,49 @@ class Hands:
 
     # -- the shell ---------------------------------------------------------------------------------
 
-    async def shell(self, call: Json, told: Told) -> Json:
-        """Carry out a shell_call; its output item. Told of output as it comes."""
+    async def shell(self, call: Json, output: Printing) -> None:
+        """Carry out a shell_call; *output* is told what comes.
+
+        Cancellation:
+            The commands die; *output* has what came until then.
+        """
         if self.process is None:
             raise Unavailable("no shell is configured here")
         claim = await self._held()
         await self.presence.wait()
-        action = call["action"]
-        results: list[ProcessResult] = []
-        partial: dict[int, dict[str, str]] = {}
         with self.presence.needed() as needed:
             try:
-                await self._commands(self.process, claim, action, results, partial, told)
+                await self._commands(self.process, claim, call["action"], output)
             except StaleEpoch as exc:
                 claim.epoch = int(str(exc.details.get("epoch", claim.epoch)))
-                return not_run(call, "a person had the desktop in between; look before you go on")
+                output.cut("Not executed: a person had the desktop in between\n", CANCELLED_EXIT)
+                return
             except (LeaseError, MalformedResult):
                 raise  # the response can't go on
             except BodydError as exc:
                 self.refused = self.refused or (isinstance(exc, PolicyRefused) and withheld(exc))
-                return _shell_output(call, [_ended("", exc.message, 1)])
-        chunks = [_chunk(result) for result in results]
-        wanted = len(action["commands"])
+                output.cut(exc.message, 1)
+                return
         if needed.cancelled_caught:
-            rest = partial.get(len(chunks), {})
-            note = rest.get("stderr", "") + "cancelled: the client left\n"
-            chunks.append(_ended(rest.get("stdout", ""), note, CANCELLED_EXIT))
-        elif len(chunks) != wanted:
-            raise MalformedResult(f"the shell answered {len(chunks)} of {wanted} commands")
-        return _shell_output(call, chunks[:wanted])
+            output.cut("cancelled: the client left\n", CANCELLED_EXIT)
+        elif not output.whole:
+            raise MalformedResult(f"the shell answered {len(output.chunks)} commands, and not all")
 
-    async def _commands(
-        self,
-        process: ProcessPort,
-        claim: Claim,
-        action: Json,
-        results: list[ProcessResult],
-        partial: dict[int, dict[str, str]],
-        told: Told,
-    ) -> None:
+    async def _commands(self, process: ProcessPort, claim: Claim, action: Json, output: Printing) -> None:
         async with process.run(
             action["commands"],
             lease_token=claim.token,
             epoch=claim.epoch,
             timeout_ms=action.get("timeout_ms"),
             max_output_length=action.get("max_output_length"),
-        ) as output:
-            async for one in output:
+        ) as happenings:
+            async for one in happenings:
+                if output.whole:
+                    raise MalformedResult("the shell answered more commands than there were")
                 if isinstance(one, ProcessChunk):
-                    streams = partial.setdefault(one.command, {})
-                    streams[one.stream] = streams.get(one.stream, "") + one.text
-                    told(one.command, one.stream, one.text)
+                    output.told(one.stream, one.text)
                 elif isinstance(one, ProcessResult):
-                    results.append(one)
+                    output.ended(_chunk(one))
                 else:
                     raise MalformedResult("the shell answered with something that is no result")
 

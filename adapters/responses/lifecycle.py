@@ -31,8 +31,10 @@ def opened(item: Json) -> Json:
         return {**item, "action": {**item["action"], "commands": []}, "status": "in_progress"}
     begun = {**item, **_OPENED.get(kind, {})}
     if kind == "reasoning":
-        begun.pop("content", None)
-        begun.pop("encrypted_content", None)
+        for name in ("content", "encrypted_content", "status"):
+            begun.pop(name, None)
+    elif kind == "custom_tool_call" and "status" in item:
+        begun["status"] = "in_progress"
     return begun
 
 

@@ -15,10 +15,11 @@ from bodyd.errors import BodydError, UpstreamFailed
 
 from . import lifecycle, lowering, notes, pairs, pictures, public
 from .failures import COMPLETED, OUT_OF_ROUNDS, OUT_OF_TOKENS, Ending
-from .hands import LIMIT, Hands, not_run
+from .hands import CANCELLED_EXIT, LIMIT, Hands, not_run
 from .history import GATEWAY, MODEL, History, Kept, new_token
 from .log import Log
 from .presence import Presence
+from .printing import Printing
 from .registry import Owner
 from .requests import Prepared
 from .restoring import Malformed
@@ -60,6 +61,7 @@ class Loop:
     _last: bool = False
     _taken: set[str] = field(default_factory=set)
     _round: Round | None = None
+    _printing: Printing | None = None
 
     async def run(self) -> Ending:
         """Go on until the response is over.
@@ -85,6 +87,9 @@ class Loop:
             for event in self._round.abandon():
                 self.log.add(event)
             self._record(self._round)
+        if self._printing is not None:
+            self._printing.cut("cancelled\n", CANCELLED_EXIT)
+            self._printed("incomplete")
         answered = {kept.item.get("call_id") for kept in self.made if kept.item["type"] in CALLS.values()}
         for number, kept in enumerate(self.made):
             item = kept.item
@@ -221,25 +226,17 @@ class Loop:
 
     async def _shell(self, call: Json) -> None:
         """Run it, and stream what it prints if pairs are shown."""
-        blank = {"type": "shell_call_output", "call_id": call["call_id"], "output": []}
-        opened = lifecycle.opened({**blank, "id": _new_id("shell_call_output")})
-        shown = self.prepared.show_pairs
-        within = {"output_index": self._index, "item_id": opened["id"]}
-        if shown:
-            self._emit({"type": "response.output_item.added", "output_index": self._index, "item": opened})
+        emit = self._emit if self.prepared.show_pairs else None
+        self._printing = Printing(call, id=_new_id("shell_call_output"), index=self._index, emit=emit)
+        await self.hands.shell(call, self._printing)
+        self._printed("completed")
 
-        def told(command: int, stream: str, text: str) -> None:
-            if shown:
-                self._emit(lifecycle.shell_output_delta(within, command, **{stream: text}))
-
-        output = await self.hands.shell(call, told)
-        item = {**output, "id": opened["id"], "status": "completed"}
+    def _printed(self, status: str) -> None:
+        assert self._printing is not None
+        item = self._printing.close(status)
+        self._printing = None
         self._keep(item, GATEWAY)
-        if shown:
-            for number, chunk in enumerate(item["output"]):
-                self._emit(lifecycle.shell_output_done(within, number, chunk))
-            done = {"type": "response.output_item.done", "output_index": self._index, "item": item}
-            self._emit(done)
+        if self.prepared.show_pairs:
             self.shown.append(item)
             self._index += 1
 

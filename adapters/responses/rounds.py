@@ -224,9 +224,10 @@ class Round:
 
 def _renamed(raw: Json, registry: Registry) -> Json:
     """A function's call under the name that the client gave it; its arguments are still to come."""
-    if raw.get("type") not in ("function_call", "custom_tool_call"):
+    text = {"function_call": "arguments", "custom_tool_call": "input"}.get(str(raw.get("type")))
+    if text is None:
         return raw
-    public = restoring.item({"arguments": "", "input": "", **raw}, registry)
+    public = restoring.item({text: "", **raw}, registry)
     return raw if isinstance(public, Malformed) else public
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,15 @@ def types(events: list[Json]) -> list[str]:
 
 async def good_stream(folder: Path) -> list[Json]:
     """A stream with every kind of item that clients are shown."""
+    custom = {"type": "custom_tool_call", "id": "ct_1", "call_id": "k1", "name": "sql", "input": "select 1"}
     answers = [
         [REASONING, message("first"), computer(CLICK, call_id="c1"), shell("ls", "id", call_id="s1")],
-        [function("add", {"a": 1}, "f1"), message("last")],
+        [function("add", {"a": 1}, "f1"), custom, message("last")],
     ]
-    async with world(folder, *answers, shell="body", executed_items="pairs", computer="body") as w:
-        return await w.stream("computer", "shell", ADD)
+    native = {"native_tools": ["computer", "shell", "custom"]}
+    pairs = {"computer": "body", "shell": "body", "executed_items": "pairs"}
+    async with world(folder, *answers, upstream=native, **pairs) as w:
+        return await w.stream("computer", "shell", ADD, {"type": "custom", "name": "sql"})
 
 
 async def test_a_good_stream_has_no_faults(tmp_path: Path):
@@ -49,86 +53,91 @@ async def test_a_good_stream_has_no_faults(tmp_path: Path):
         "computer_call_output",
         "shell_call_output",
         "function_call",
+        "custom_tool_call",
         "message",
     ]
 
 
-def corruptions(events: list[Json]) -> list[tuple[str, list[Json]]]:
-    """Each is a good stream with one thing wrong."""
+def mutations(events: list[Json]) -> Iterator[tuple[str, list[Json]]]:
+    """Each is a good stream with one thing wrong: an event too few or too many, out of order, or changed."""
+    for index, event in enumerate(events):
+        name = f"{index} {event['type']}"
+        yield f"{name} dropped", renumbered([*events[:index], *events[index + 1 :]])
+        yield f"{name} twice", renumbered([*events[:index], event, *events[index:]])
+        following = events[index + 1 : index + 2]
+        if following and not may_interleave(event, following[0]):
+            swapped = [*events[:index], *following, event, *events[index + 2 :]]
+            yield f"{name} after {following[0]['type']}", renumbered(swapped)
+        for path in paths(event):
+            if path not in UNKNOWABLE:
+                yield f"{name} {path} changed", mutated(events, index, path, other)
+                if isinstance(path[-1], str):
+                    yield f"{name} {path} removed", mutated(events, index, path, None)
 
-    def changed(change: Any) -> list[Json]:
-        copied = copy.deepcopy(events)
-        change(copied)
-        return copied
 
-    def at(kind: str, number: int = 0) -> int:
-        return [i for i, event in enumerate(events) if event["type"] == f"response.{kind}"][number]
+UNKNOWABLE = {
+    ("response", "completed_at"),
+    ("response", "usage", "input_tokens_details", "cached_tokens"),
+    ("response", "usage", "input_tokens_details", "cache_write_tokens"),
+    ("response", "usage", "output_tokens_details", "reasoning_tokens"),
+}
+"""No other event tells what these should be."""
 
-    def renumbered(listed: list[Json]) -> None:
-        for number, event in enumerate(listed):
-            event["sequence_number"] = number
 
-    def swapped(a: int, b: int) -> Any:
-        def change(listed: list[Json]) -> None:
-            listed[a], listed[b] = listed[b], listed[a]
-            renumbered(listed)
-
-        return change
-
-    def dropped(index: int) -> Any:
-        def change(listed: list[Json]) -> None:
-            del listed[index]
-            renumbered(listed)
-
-        return change
-
-    def put(index: int, *path: Any, value: Any) -> Any:
-        def change(listed: list[Json]) -> None:
-            target: Any = listed[index]
-            for name in path[:-1]:
-                target = target[name]
-            target[path[-1]] = value
-
-        return change
-
-    done = at("output_item.done")
-    made = {
-        "number skipped": put(3, "sequence_number", value=99),
-        "created dropped": dropped(0),
-        "terminal dropped": dropped(len(events) - 1),
-        "terminal twice": lambda listed: (listed.append(dict(listed[-1])), renumbered(listed)),
-        "added dropped": dropped(at("output_item.added")),
-        "done dropped": dropped(done),
-        "done before added": swapped(at("output_item.added"), done),
-        "delta dropped": dropped(at("output_text.delta")),
-        "delta of nothing": swapped(at("output_text.delta"), at("output_item.added", 1)),
-        "item id changed": put(done, "item", "id", value="other"),
-        "call id changed": put(at("output_item.done", 2), "item", "call_id", value="other"),
-        "delta names another": put(at("output_text.delta"), "item_id", value="other"),
-        "index reused": put(at("output_item.added", 1), "output_index", value=0),
-        "opened full": put(at("output_item.added", 1), "item", "content", value=[{"type": "output_text"}]),
-        "left in progress": put(at("output_item.done", 1), "item", "status", value="in_progress"),
-        "final output empty": put(len(events) - 1, "response", "output", value=[]),
-        "response id changed": put(1, "response", "id", value="other"),
-        "unknown event": put(at("output_text.delta"), "type", value="response.desktop.moved"),
-        "command dropped": dropped(at("shell_call_command.delta")),
-        "arguments dropped": dropped(at("function_call_arguments.delta")),
-        "field dropped": lambda listed: listed[at("output_text.delta")].pop("delta"),
+def may_interleave(one: Json, next: Json) -> bool:
+    """An item, or a command, may begin before the one before it is closed."""
+    return (one["type"], next["type"]) in {
+        ("response.output_item.done", "response.output_item.added"),
+        ("response.shell_call_command.done", "response.shell_call_command.added"),
     }
-    return [(name, changed(change)) for name, change in made.items()]
 
 
-async def test_every_single_corruption_is_found(tmp_path: Path):
-    """The checker is worth something: each of a score of single mutations of a good stream is a fault."""
-    missed = []
-    for name, events in corruptions(await good_stream(tmp_path)):
-        try:
-            found = faults(events)
-        except (KeyError, TypeError):
-            continue
-        if not found:
-            missed.append(name)
-    assert missed == []
+def renumbered(events: list[Json]) -> list[Json]:
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the scalars of *value* are."""
+    if isinstance(value, dict | list):
+        for name, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from paths(inside, (*before, name))
+    else:
+        yield before
+
+
+def other(value: Any) -> Any:
+    if isinstance(value, str):
+        return f"{value}x"
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int | float) else "x"
+
+
+def mutated(events: list[Json], index: int, path: tuple[Any, ...], change: Any) -> list[Json]:
+    """A copy with the scalar at *path* of one event changed, or, without *change*, removed."""
+    made = [*events[:index], copy.deepcopy(events[index]), *events[index + 1 :]]
+    place: Any = made[index]
+    for name in path[:-1]:
+        place = place[name]
+    if change is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = change(place[path[-1]])
+    return made
+
+
+def noticed(events: list[Json]) -> bool:
+    try:
+        return bool(faults(events))
+    except (KeyError, TypeError, ValueError):  # too broken to be read on
+        return True
+
+
+async def test_every_single_mutation_is_found(tmp_path: Path):
+    """The checker is worth something: a thousand single mutations of a good stream, each a fault."""
+    made = list(mutations(await good_stream(tmp_path)))
+    assert len(made) > 1000
+    assert [name for name, events in made if not noticed(events)] == []
 
 
 async def test_shell_events_of_a_client_executed_call(tmp_path: Path):
