@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from bodyd.contract.lease import AcquireRequest, Scope
 from bodyd.contract.ports import Caller
 from bodyd.errors import ConfigError
-from bodyd.http import connection
+from bodyd.http import asgi, connection
 from bodyd.http.app import create_app
 from bodyd.http.head import Head
 from bodyd.http.listener import Bound, Limits, listen, serve
@@ -119,6 +120,26 @@ async def test_a_connection_is_reused(bound: Bound):
         for _ in range(20):
             await wire.send(HEALTH)
             assert (await wire.reply()).headers.get("connection") != "close"
+
+
+async def test_an_answer_waits_for_a_short_body_that_nobody_reads(bound: Bound):
+    """A client that sends head and body apart may go on using its connection."""
+    async with unix(bound.unix_path) as wire:
+        for _ in range(5):
+            await wire.send(head("GET", "/healthz", content_length="2"))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await wire.send(b"{}")
+            assert (await wire.reply()).status == 200
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(bound: Bound, monkeypatch: pytest.MonkeyPatch):
+    """Not for long; and not at all if it is a long one. The connection ends, the answer was whole."""
+    monkeypatch.setattr(asgi, "BODY_GRACE_SECONDS", 0.1)
+    for length in ("2", "70000"):
+        async with unix(bound.unix_path) as wire:
+            await wire.send(head("GET", "/healthz", content_length=length))
+            assert (await wire.reply()).status == 200
+            assert await wire.closed() == b""
 
 
 async def test_an_idle_connection_is_closed(bound: Bound, monkeypatch: pytest.MonkeyPatch):
