@@ -18,7 +18,8 @@ services = [
 ]  # fmt: skip
 files = [
     "/etc/shadow", "/root", "/var/lib/dpkg", "/var/log", "/boot", "/sys", "/home/user/../../root",
-    "/usr/local/bin", "/usr/src", "/proc/1/root/etc/shadow", *folders, *(f"{f}/private/owner.token" for f in folders),
+    "/usr/local/bin", "/usr/src", "/proc/1/root/etc/shadow", *folders,
+    *(f"{f}/private/owner.token" for f in folders),
 ]  # fmt: skip
 
 
