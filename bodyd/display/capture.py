@@ -27,6 +27,7 @@ from bodyd.contract.geometry import Bounds, Size
 from bodyd.errors import DisplayUnavailable, OutOfBounds
 
 from . import cursor as pointer
+from .connection import XObject
 from .png import BandedPng, Bytes, rgb
 from .xcb import XcbConnection
 
@@ -81,8 +82,8 @@ class Camera(XcbConnection):
         )
         if depth is None or depth.bits_per_pixel != 32 or self.xcb.setup.image_byte_order != 0:
             raise DisplayUnavailable("the X server's pixels are not 32 bits, little-endian")
-        size = self.screen_size()
-        self._memory = _Memory(self, size.width * size.height * 4)
+        self._size = self.screen_size()
+        self._memory = _Memory(self, self._size.width * self._size.height * 4)
 
     def close(self) -> None:
         super().close()
@@ -95,32 +96,44 @@ class Camera(XcbConnection):
         Raises:
             OutOfBounds: *wanted* is wholly off-screen.
         """
-        for _ in range(3):  # the screen may be resized between the question and the grab
-            size = self.screen_size()
-            whole = Bounds(x=0, y=0, width=size.width, height=size.height)
+        for _ in range(3):  # the screen may have been resized since the last grab
+            whole = Bounds(x=0, y=0, width=self._size.width, height=self._size.height)
             bounds = whole if wanted is None else wanted.intersection(whole)
+            pixels = self._grab(bounds)
+            if pixels is None:
+                continue
             if bounds is None:
                 raise OutOfBounds("the region is wholly outside the screen")
-            try:
-                pixels = self._grab(bounds)
-            except xcffib.xproto.MatchError:
-                continue
             if cursor:
                 self._draw_cursor(pixels, bounds)
             return pixels, bounds
         raise DisplayUnavailable("the screen is being resized over and over")
 
     def screen_size(self) -> Size:
-        reply = self.core.GetGeometry(self.screen.root).reply()
-        return Size(width=reply.width, height=reply.height)
+        return _size(self.core.GetGeometry(self.screen.root).reply())
 
-    def _grab(self, bounds: Bounds) -> Bytes:
-        count = bounds.width * bounds.height * 4
+    def _grab(self, bounds: Bounds | None) -> Bytes | None:
+        """The pixels of *bounds*; None if the screen turned out to be of another size than believed.
+
+        Both questions travel together: the size costs no round trip of its own.
+        """
+        count = bounds.width * bounds.height * 4 if bounds else 0
         if count > self._memory.size:
             self.detach(self._memory.segment)
             self._memory.close()
             self._memory = _Memory(self, count)
-        self._shm.GetImage(
+        asked = self.core.GetGeometry(self.screen.root)
+        picture = self._ask_for(bounds) if bounds else None
+        believed, self._size = self._size, _size(asked.reply())
+        try:
+            if picture is not None:
+                picture.reply()
+        except xcffib.xproto.MatchError:
+            return None
+        return self._memory.pixels[:count] if self._size == believed else None
+
+    def _ask_for(self, bounds: Bounds) -> XObject:
+        return self._shm.GetImage(
             self.screen.root,
             bounds.x,
             bounds.y,
@@ -130,8 +143,7 @@ class Camera(XcbConnection):
             _ZPIXMAP,
             self._memory.segment,
             0,
-        ).reply()
-        return self._memory.pixels[:count]
+        )
 
     def attach(self, fd: int) -> int:
         """Give the server the memory behind *fd*; returns the segment's id.
@@ -155,6 +167,10 @@ class Camera(XcbConnection):
             left=image.x - image.xhot - bounds.x,
             top=image.y - image.yhot - bounds.y,
         )
+
+
+def _size(geometry: XObject) -> Size:
+    return Size(width=geometry.width, height=geometry.height)
 
 
 class _Memory:
