@@ -261,3 +261,21 @@ async def test_no_typed_text_is_in_the_state_directory(world, client):
     private = world.config.state / "private"
     assert not [p for p in private.rglob("*") if p.is_file() and secret.encode() in p.read_bytes()]
     assert json.dumps(await client.status()).find(secret) == -1
+
+
+async def test_control_minus_zooms_out(world, client):
+    """The browser takes the chord for what it is: the page's window is wider in its own pixels."""
+    lease = await acquire(client, world)
+    await lease.input([{"type": "keypress", "keys": ["CTRL", "-"]}])
+
+    def wider(page) -> bool:
+        told = page.entries("ready")
+        return bool(told) and told[-1]["inner"][0] > told[-1]["outer"][0]
+
+    try:
+        assert await world.page.until(wider)
+    finally:
+        await lease.screenshot()
+        await lease.input([{"type": "keypress", "keys": ["CTRL", "0"]}])
+        assert await world.page.until(lambda page: not wider(page))
+        await lease.release()

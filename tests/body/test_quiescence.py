@@ -180,6 +180,33 @@ async def test_a_hand_over_in_the_middle_leaves_nothing_down_and_nothing_late(ba
         )
 
 
+async def test_a_stop_in_a_batch_of_64_sends_nothing_more(bare, owner, app):
+    """The input under way ends or is cut; of those behind it the app sees none, and the receipt says so."""
+    lease = await owner.acquire("the-first")
+    await lease.screenshot()
+    inputs = [{"type": "click", "x": 100 + n, "y": 300} for n in range(64)]
+    for n in range(1, 64, 2):
+        inputs[n] = {"type": "hold", "keys": ["CTRL"], "duration_ms": 100}
+    act = Act(bare, owner, lease, app, inputs)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(act.send)
+        await act.until_under_way()
+        await _stop(act)
+        act.look()
+        assert still_down(act.seen) == Counter()
+        receipt = await act.receipt()
+        await owner.resume()
+    assert act.look() == []
+    done = [item.delivery.outcome is Outcome.CONFIRMED for item in receipt.inputs]
+    assert 0 < sum(done) < 64
+    assert done == sorted(done, reverse=True)
+    behind = receipt.inputs[sum(done) + 1 :]
+    assert {item.delivery.reason for item in behind} <= {"not_attempted", "interrupted"}
+    assert all(item.delivery.sent.units == 0 for item in behind)
+    clicks = len([event for event in act.seen if event.kind == "press"])
+    assert sum(done[::2]) <= clicks <= sum(done[::2]) + 1
+
+
 SHIFTS = (50, 62)  # keycodes of X.Org's usual map
 
 

@@ -171,3 +171,12 @@ def test_the_changelog_has_this_version() -> None:
     from bodyd import __version__
 
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_case_names_tests_that_exist() -> None:
+    """A test that was renamed or dropped takes its case's proof along."""
+    page = (ROOT / "docs" / "reference" / "cases.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 30
+    for file, name in named:
+        assert re.search(rf"def {name}\(", (ROOT / "tests" / file).read_text()), f"{file}::{name}"
