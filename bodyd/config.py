@@ -79,6 +79,15 @@ class EgressConfig(_Section):
     )
 
 
+class LimitsConfig(_Section):
+    """Of all apps together. `memory_bytes`, `cpus` and `home_bytes` 0 is no limit."""
+
+    memory_bytes: Annotated[int, Field(ge=0)] = 4 * 1024**3
+    processes: Annotated[int, Field(ge=64, le=32768)] = 4096
+    cpus: Annotated[float, Field(ge=0, le=1024, allow_inf_nan=False)] = 0.0
+    home_bytes: Annotated[int, Field(ge=0)] = 10 * 1024**3
+
+
 class LeaseConfig(_Section):
     ttl_ms: Annotated[int, Field(ge=1, le=MAX_TTL_MS)] = DEFAULT_TTL_MS
     queue: Annotated[int, Field(ge=0, le=64)] = QUEUE_LENGTH
@@ -108,6 +117,7 @@ class Config(_Section):
     display: DisplayConfig = DisplayConfig()
     desktop: DesktopConfig = DesktopConfig()
     egress: EgressConfig = EgressConfig()
+    limits: LimitsConfig = LimitsConfig()
     lease: LeaseConfig = LeaseConfig()
     journal: JournalConfig = JournalConfig()
     policy: PolicyConfig = PolicyConfig()

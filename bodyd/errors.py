@@ -291,6 +291,12 @@ class DisplayUnavailable(Unavailable):
     code = "display_unavailable"
 
 
+class HomeFull(BodydError):
+    """The home folder is over `limits.home_bytes`; free some, or raise the limit."""
+
+    code, status = "home_full", 507
+
+
 class JournalUnavailable(Unavailable):
     """The journal cannot be written: no input is accepted unjournalled."""
 

@@ -18,7 +18,7 @@ import trio
 
 from bodyd.config import Config
 from bodyd.contract.ports import XEndpoint
-from bodyd.errors import BodydError, DisplayUnavailable, IsolationUnavailable, NotFound, Unavailable
+from bodyd.errors import BodydError, DisplayUnavailable, HomeFull, IsolationUnavailable, NotFound, Unavailable
 
 from . import browser, window_manager
 from .egress import EgressProxy
@@ -26,6 +26,7 @@ from .egress_lists import apps_rules
 from .isolation import describe, explained, require_isolation
 from .layout import Layout, open_layout
 from .ledger import descendants
+from .quota import HomeWatch, State
 from .session import Session, SessionLost, machine_id, open_session
 from .supervise import Backoff, Component
 from .xserver import XServer, x_server
@@ -45,7 +46,8 @@ class Desktop:
 
     def __init__(self, config: Config, layout: Layout, prepare: Prepare | None, report: Report) -> None:
         self.egress = EgressProxy(apps_rules(config))
-        self.isolation: dict[str, Any] = describe(layout.uids)
+        self.home = HomeWatch(layout.home, config.limits.home_bytes, self._home_changed)
+        self._isolation = describe(layout.uids)
         self.screen = (config.display.width, config.display.height)
         self._config = config
         self._layout = layout
@@ -76,6 +78,12 @@ class Desktop:
         if self._endpoint is None:
             raise DisplayUnavailable("the X server is being restarted")
         return self._endpoint
+
+    @property
+    def isolation(self) -> dict[str, Any]:
+        """The walls and limits in force, for status."""
+        limits = {**self._layout.cgroups.describe(), "home": self.home.snapshot()}
+        return {**self._isolation, "limits": limits}
 
     @property
     def layout(self) -> Layout:
@@ -121,10 +129,13 @@ class Desktop:
         Raises:
             NotFound: no such app is configured.
             Unavailable: the apps' sandbox is being restarted, or LAUNCH_LIMIT programs run already.
+            HomeFull: the home folder is over its limit.
         """
         argv = self._config.desktop.apps.get(name)
         if not argv:
             raise NotFound(f"no app {name!r} is configured (desktop.apps)", param="name")
+        if self.home.state != "ok":
+            raise HomeFull(f"{self.home.why}: remove files from it, or raise the limit")
         session, apps = self._session, self._apps
         if session is None or apps is None:
             raise Unavailable("the desktop is being restarted")
@@ -196,6 +207,7 @@ class Desktop:
     async def _sessions(self, server: XServer) -> None:
         backoff = Backoff()
         while True:
+            await self.home.may_run()
             began = trio.current_time()
             with trio.CancelScope() as self._apps_scope:
                 try:
@@ -221,7 +233,7 @@ class Desktop:
                     "user namespaces can't be nested here, so the browser's own sandbox can't run; "
                     "'bodyd doctor' says the fix"
                 )
-            self.isolation["landlock_abi"] = session.facts.get("landlock")
+            self._isolation["landlock_abi"] = session.facts.get("landlock")
             try:
                 self._session, self._apps = session, nursery
                 self._started.set()
@@ -271,6 +283,12 @@ class Desktop:
                         await trio.lowlevel.wait_readable(fd)
                     return
 
+    def _home_changed(self, state: State) -> None:
+        """Full: nothing more comes in over the network. Far over: the apps are ended, and wait."""
+        self.egress.shut("" if state == "ok" else "the home folder is full")
+        if state == "over" and self._apps_scope is not None:
+            self._apps_scope.cancel(reason="the home folder is far over its limit")
+
     def _announce(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
@@ -295,6 +313,7 @@ async def open_desktop(
         desktop = Desktop(config, layout, prepare, report)
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(desktop.home.run)
                 nursery.start_soon(desktop._run)
                 await desktop._started.wait()
                 report("the apps are starting")

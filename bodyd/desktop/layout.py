@@ -27,6 +27,7 @@ from pathlib import Path
 from bodyd.config import Config
 from bodyd.errors import ConfigError
 
+from .cgroups import NONE, Cgroups, open_cgroups
 from .ledger import Ledger
 
 
@@ -52,6 +53,7 @@ class Layout:
     run: Path
     uids: Uids
     ledger: Ledger
+    cgroups: Cgroups = NONE
 
     @property
     def home(self) -> Path:
@@ -103,7 +105,7 @@ def open_layout(config: Config) -> Iterator[Layout]:
         ledger = Ledger(run / "private" / "sandboxes.json")
         ledger.reap_stale()
         try:
-            yield Layout(state, run, who, ledger)
+            yield Layout(state, run, who, ledger, open_cgroups(config.name))
         finally:
             shutil.rmtree(run / "x", ignore_errors=True)
 

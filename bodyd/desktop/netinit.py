@@ -1,11 +1,12 @@
 """The first program in a sandbox that has a network: hands the proxy's socket out, then closes doors.
 
 Runs inside, under the system's Python with the standard library alone; nothing of bodyd is importable.
-Usage: netinit.py CONTROL_FD PROCESSES EXECUTABLE_ROOT... -- agent | PROGRAM ARGUMENT...
+Usage: netinit.py CONTROL_FD PROCESSES MEMORY EXECUTABLE_ROOT... -- agent | PROGRAM ARGUMENT...
 
-It binds the proxy's address in its own network namespace, sends the listening socket over CONTROL_FD
-(a SOCK_SEQPACKET pair), keeps no copy, and restricts itself by Landlock to executing files under the
-roots. What follows can't widen any of it. Its counterpart is session.py.
+PROCESSES is a limit of the whole sandbox, MEMORY one of each process's private memory in bytes (0: none).
+It binds the proxy's address in its own network namespace, sends the listening socket over CONTROL_FD (a
+SOCK_SEQPACKET pair), keeps no copy, and restricts itself by Landlock to executing files under the roots.
+What follows can't widen any of it. Its counterpart is session.py.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ def main(argv: list[str]) -> None:
     """Never returns: becomes the agent, or the program."""
     split = argv.index("--")
     control = socket.socket(fileno=int(argv[0]))
-    processes, roots, program = int(argv[1]), argv[2:split], argv[split + 1 :]
+    processes, memory, roots, program = int(argv[1]), int(argv[2]), argv[3:split], argv[split + 1 :]
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    if memory:  # not RLIMIT_AS: a browser reserves far more than it uses
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     hand_over(control, {"userns": can_nest(), "landlock": restrict_execution(roots)})
     if program == ["agent"]:
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -25,6 +25,7 @@ import trio
 
 from bodyd.errors import IsolationUnavailable
 
+from .cgroups import NONE, Cgroups, Group
 from .ledger import Ledger, children, descendants, open_verified
 from .spec import Descriptors, SandboxSpec, arguments
 
@@ -37,8 +38,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 class Sandbox:
     """A running sandbox; made by `sandbox()` or `start()`, ended by `kill()`."""
 
-    def __init__(self, spec: SandboxSpec, spawned: _Spawned, init_pid: int, init_fd: int) -> None:
+    def __init__(
+        self, spec: SandboxSpec, spawned: _Spawned, init_pid: int, init_fd: int, group: Group
+    ) -> None:
         self.spec = spec
+        self._group = group
         self.init_pid = init_pid
         self._outer = spawned.outer
         self._outer_fd = os.pidfd_open(spawned.outer.pid)
@@ -141,6 +145,7 @@ class Sandbox:
             self._output = -1
         os.close(self._init_fd)
         os.close(self._outer_fd)
+        self._group.remove()
 
     def _read_output(self) -> bool:
         """Take what is there; False at the end, or if there is nothing just now."""
@@ -159,10 +164,16 @@ class Sandbox:
 
 @asynccontextmanager
 async def sandbox(
-    spec: SandboxSpec, *, ledger: Ledger | None = None, stdout: int | None = None, stderr: int | None = None
+    spec: SandboxSpec,
+    *,
+    ledger: Ledger | None = None,
+    cgroups: Cgroups = NONE,
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> AsyncIterator[Sandbox]:
     """A sandbox that is dead when the context is left, whichever way. Arguments as for `start`."""
-    async with held(await start(spec, ledger=ledger, stdout=stdout, stderr=stderr), ledger=ledger) as box:
+    started = await start(spec, ledger=ledger, cgroups=cgroups, stdout=stdout, stderr=stderr)
+    async with held(started, ledger=ledger) as box:
         yield box
 
 
@@ -179,12 +190,18 @@ async def held(box: Sandbox, *, ledger: Ledger | None = None) -> AsyncIterator[S
 
 
 async def start(
-    spec: SandboxSpec, *, ledger: Ledger | None = None, stdout: int | None = None, stderr: int | None = None
+    spec: SandboxSpec,
+    *,
+    ledger: Ledger | None = None,
+    cgroups: Cgroups = NONE,
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> Sandbox:
     """Start *spec*; its program runs when this returns. Only from the main thread.
 
     Args:
         ledger: Where it is recorded before the program runs, for a daemon that comes after us.
+        cgroups: Where its group is made, with the limits of the spec.
         stdout, stderr: Descriptors for the program's output; None collects it for `Sandbox.tail`.
     Raises:
         IsolationUnavailable: the sandbox could not be built; nothing is left of it.
@@ -194,20 +211,37 @@ async def start(
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("sandboxes start on the main thread: their life is tied to that of the thread")
     _become_subreaper()
-    spawned = _spawn(spec, stdout, stderr)
+    group = cgroups.make(spec.name, spec.group)
+    try:
+        spawned = _spawn(spec, stdout, stderr)
+    except BaseException:
+        group.remove()
+        raise
     init_pid, init_fd = 0, None
+    refused = ""
     with trio.move_on_after(HANDSHAKE_S, shield=True), suppress(_Failed):
         init_pid = await _child_pid(spawned.info)
         init_fd = open_verified(init_pid, lambda: init_pid in children(spawned.outer.pid))
+        if (
+            group.paths and init_fd is not None
+        ):  # in a thread: the kernel may wait for a grace period, tens of milliseconds
+            refused = await trio.to_thread.run_sync(group.enter, init_pid)
     os.close(spawned.info)
     if init_fd is None:
-        raise IsolationUnavailable(await _abandon(spec, spawned))
+        failure = await _abandon(spec, spawned)
+        group.remove()
+        raise IsolationUnavailable(failure)
+    box = Sandbox(spec, spawned, init_pid, init_fd, group)
+    if refused:
+        os.close(spawned.block)
+        await box.kill()
+        raise IsolationUnavailable(refused)
     if ledger is not None:
         ledger.add(spec.name, spawned.outer.pid, init_pid)
     with suppress(BrokenPipeError):  # a mount failed meanwhile: `wait` and `tail` say so
         os.write(spawned.block, b"1")
     os.close(spawned.block)
-    return Sandbox(spec, spawned, init_pid, init_fd)
+    return box
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ async def walls(uids: Uids) -> tuple[dict[str, str], dict[str, Any]]:
         path = f"{directory}/site"
         with theirs:
             argv = (
-                *(_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(theirs.fileno()), "64", "/usr"),
-                *("--", _PYTHON, "-I", "-c", _INSIDE, str(host.getsockname()[1]), _SITE),
+                *(_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(theirs.fileno()), "64", "0"),
+                *("/usr", "--", _PYTHON, "-I", "-c", _INSIDE, str(host.getsockname()[1]), _SITE),
             )
             spec = SandboxSpec(
                 *("doctor", argv, _uid(uids), seccomp.browser_filter()),

@@ -30,7 +30,7 @@ from .agent import MAX_MESSAGE
 from .layout import Layout
 from .ledger import children
 from .process import Sandbox, held, start
-from .spec import HOSTNAME, INNER_UID, OURS, Bind, Limits, SandboxSpec, Tmpfs
+from .spec import HOSTNAME, INNER_UID, OURS, Bind, GroupLimits, Limits, SandboxSpec, Tmpfs
 from .xauth import authority
 from .xserver import XServer
 
@@ -190,7 +190,7 @@ async def open_session(
     with control:
         with theirs:
             spec = apps_spec(config, layout, x, control=theirs.fileno(), machine_id=machine_id)
-            box = await start(spec, ledger=layout.ledger)
+            box = await start(spec, ledger=layout.ledger, cgroups=layout.cgroups)
         async with held(box, ledger=layout.ledger):
             session = Session(box, control)
             listener = await _hello(session)
@@ -245,12 +245,12 @@ def apps_spec(config: Config, layout: Layout, x: XServer, *, control: int, machi
     files |= inner_etc.files(machine_id, desktop.timezone) | window_manager.files()
     files |= browser.policy_files(desktop.start_url)
     runtime = f"/run/user/{INNER_UID}"
-    limits = Limits()
+    limits = Limits(processes=config.limits.processes)
     return SandboxSpec(
         name="apps",
         argv=(
             *(_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(control), str(limits.processes)),
-            *("/usr", *more, "--", "agent"),
+            *(str(config.limits.memory_bytes), "/usr", *more, "--", "agent"),
         ),
         uid=layout.uids.apps if layout.uids.drop else None,
         seccomp=seccomp.browser_filter(),
@@ -269,6 +269,7 @@ def apps_spec(config: Config, layout: Layout, x: XServer, *, control: int, machi
         ),
         files=files,
         limits=limits,
+        group=GroupLimits(config.limits.memory_bytes, config.limits.processes, config.limits.cpus),
         links=inner_etc.links(desktop.timezone),
         env={
             **inner_etc.environment(desktop.timezone, desktop.locale),

@@ -52,6 +52,15 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Limits of all processes of a sandbox together, as far as cgroups can be written; 0 is none."""
+
+    memory_bytes: int = 0
+    processes: int = 0
+    cpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """One sandbox.
 
@@ -66,6 +75,7 @@ class SandboxSpec:
         env: The whole environment.
         etc: What of the host's /etc is shown, as far as it is there.
         limits: Set before bwrap starts; None leaves them to the program.
+        group: Set on the sandbox as a whole before its program runs.
         pass_fds: Descriptors that the program inherits under the same numbers.
     """
 
@@ -83,6 +93,7 @@ class SandboxSpec:
     masked: tuple[str, ...] = _MASKED
     etc: tuple[str, ...] = ETC
     limits: Limits | None = Limits()
+    group: GroupLimits = GroupLimits()
     pass_fds: tuple[int, ...] = ()
 
 

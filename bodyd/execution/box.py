@@ -25,7 +25,7 @@ from bodyd.desktop.egress_lists import shell_rules
 from bodyd.desktop.layout import Layout
 from bodyd.desktop.process import Sandbox, sandbox
 from bodyd.desktop.session import SessionLost, receive_network
-from bodyd.desktop.spec import OURS, Bind, SandboxSpec, Tmpfs
+from bodyd.desktop.spec import OURS, Bind, GroupLimits, SandboxSpec, Tmpfs
 from bodyd.errors import ConfigError, IsolationUnavailable
 
 from .workspace import Folder
@@ -53,6 +53,7 @@ class Boxes:
         check_paths((*shell.read_only, *shell.read_write), config)
         self.egress = EgressProxy(shell_rules(config))
         self._ledger = layout.ledger
+        self._cgroups = layout.cgroups
         self._limits = shell.limits
         self._paths = (
             *(Bind(path, path) for path in shell.read_only),
@@ -107,7 +108,9 @@ class Boxes:
         try:
             for fd in (out_r, err_r):
                 os.set_blocking(fd, False)
-            async with sandbox(spec, ledger=self._ledger, stdout=out_w, stderr=err_w) as inside:
+            async with sandbox(
+                spec, ledger=self._ledger, cgroups=self._cgroups, stdout=out_w, stderr=err_w
+            ) as inside:
                 while writers:
                     os.close(writers.pop())
                 yield Box(inside, out_r, err_r)
@@ -124,10 +127,10 @@ class Boxes:
 
     def _entry(self, control: int) -> tuple[str, ...]:
         limit = str(self._limits.processes)
-        return (_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(control), limit, "/", "--")
+        return (_PYTHON, "-I", "-S", "-B", f"{OURS}/netinit.py", str(control), limit, "0", "/", "--")
 
     def _base(self, config: Config, layout: Layout, machine_id: str, *, networked: bool) -> SandboxSpec:
-        zone = config.desktop.timezone
+        zone, limits = config.desktop.timezone, config.shell.limits
         etc = inner_etc.files(machine_id, zone)
         files = {f"/etc/{name}": etc[f"/etc/{name}"].replace(b"/home/user", b"/workspace") for name in _ETC}
         if networked:
@@ -143,6 +146,8 @@ class Boxes:
             env=_environment(config, networked=networked),
             etc=("alternatives", "ld.so.cache", *(("ssl/certs",) if networked else ())),
             limits=None,
+            # Not the processes: a limit inside holds as well, and each hierarchy costs 6 ms to enter.
+            group=GroupLimits(limits.memory_bytes, 0, config.limits.cpus),
         )
 
 

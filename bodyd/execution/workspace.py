@@ -11,15 +11,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bodyd.contract.shell import WORKSPACE
+from bodyd.desktop.quota import measure
 from bodyd.errors import InvalidRequest, Unavailable
-
-MAX_FILES = 200_000
-"""A folder with more counts as full, whatever its size: each costs the file system, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +57,12 @@ class Folder:
         return str(pure)
 
     def size(self, enough: int) -> int:
-        """Bytes on disk, counted until they exceed *enough*; slow where there is much: use a thread."""
-        total = files = 0
-        with suppress(OSError):  # the folder itself is gone
-            for _, folders, names, at in os.fwalk(self.path, follow_symlinks=False):
-                for name in (*folders, *names):
-                    with suppress(OSError):
-                        total += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
-                    files += 1
-                if total > enough or files > MAX_FILES:
-                    return max(total, enough + 1)
-        return total
+        """Bytes on disk, counted until they exceed *enough*; slow where there is much: use a thread.
+
+        A folder with more files, or deeper, than is ever counted is more than enough, too.
+        """
+        usage = measure(self.path, enough)
+        return max(usage.bytes, enough + 1) if usage.beyond else usage.bytes
 
 
 class Workspace:
