@@ -1,6 +1,7 @@
 """A model's server that costs next to nothing: it reads a request and answers with one message.
 
-`python -m bench.gateway_model` prints its port. Streams if the body asks for it.
+`python -m bench.gateway_model` prints its port. Streams if the body asks for it. Item ids are never used
+twice: there are gateways that keep them as a primary key.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
+from itertools import count
 
 import trio
 
 PART = {"type": "output_text", "text": "done", "annotations": [], "logprobs": []}
-ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [PART]}
+ID = "msg_000000000"
+ITEM = {"type": "message", "id": ID, "role": "assistant", "status": "completed", "content": [PART]}
 WHOLE = {"id": "r", "object": "response", "status": "completed", "output": [ITEM], "usage": None}
-PLACE = {"output_index": 0, "item_id": "msg_1", "content_index": 0}
+PLACE = {"output_index": 0, "item_id": ID, "content_index": 0}
 EVENTS = [
     {"type": "response.created", "response": {**WHOLE, "output": []}},
     {"type": "response.output_item.added", "output_index": 0, "item": {**ITEM, "content": []}},
@@ -29,7 +32,11 @@ STREAM = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in EVEN
 ANSWER = json.dumps(WHOLE).encode()
 
 
+_numbers = count(1)
+
+
 def reply(kind: bytes, body: bytes) -> bytes:
+    body = body.replace(ID.encode(), b"msg_%09d" % next(_numbers))
     return b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (kind, len(body)) + body
 
 
