@@ -14,11 +14,12 @@ import trio
 from bodyd.config import Config
 from bodyd.errors import BodydError
 
-from . import browser, selftest
+from . import browser, selftest, selftest_x
+from .cgroups import CONTROLLERS, open_cgroups
 from .isolation import programs, read, system
 from .layout import Uids, uids
 from .process import bwrap_version
-from .remedies import Probe, System, explain, failed, install, render
+from .remedies import Probe, System, explain, install, render, severity
 
 _FONTS = {
     "latin fonts": ("DejaVuSans", "Liberation"),
@@ -26,24 +27,41 @@ _FONTS = {
     "emoji font": ("NotoColorEmoji", "Noto-COLRv1"),
 }
 _FREE_BYTES = 1024**3
+_CGROUP_FIX = (
+    "give bodyd a cgroup of its own: systemd-run --scope -p Delegate=yes bodyd up, or Delegate=yes in its "
+    "unit; in a container, limit the container instead"
+)
+_VERDICTS = {
+    0: "A body can run here, and has all there is.",
+    1: "A body can't run here yet.",
+    3: "A body can run here; the warnings say what it does without.",
+}
 
 
 def main(config: Config, *, as_json: bool = False) -> int:
-    """Probe, print, and return the exit status: 1 if a body can't run here."""
+    """Probe, print, and return the exit status: 0, 3 with warnings, 1 if a body can't run here."""
     probes = trio.run(partial(examine, config))
+    status = severity(probes)
     if as_json:
         print(json.dumps([asdict(p) for p in probes], indent=1))
     else:
         print(render(probes))
-        print("\nA body can't run here yet." if failed(probes) else "\nA body can run here.")
-    return 1 if failed(probes) else 0
+        print(f"\n{_VERDICTS[status]}")
+    return status
 
 
 async def examine(config: Config) -> list[Probe]:
     """Every probe; those that need a sandbox only if one can be built."""
     here = system()
     who = uids(config)
-    probes = [_machine(), _user(who), *_programs(config, here), _browser(config, here), *_fonts(here)]
+    probes = [
+        _machine(),
+        _backend(here),
+        _user(who),
+        *_programs(config, here),
+        _browser(config, here),
+        *_fonts(here),
+    ]
     said = "bwrap is missing" if shutil.which("bwrap") is None else await selftest.namespaces(who)
     if said:
         cause, fix = explain(said, here) or (said, "")
@@ -51,12 +69,13 @@ async def examine(config: Config) -> list[Probe]:
     else:
         probes.append(Probe("namespaces", "ok", "user, mount, pid, network, ipc and uts, and /proc in them"))
         probes += await _functional(who, here)
-    return [*probes, _cgroups(), _shared_memory(config), _disk(config)]
+        probes.append(await selftest_x.probe(config))
+    return [*probes, *_limits(), _shared_memory(config), _disk(config)]
 
 
 async def _functional(who: Uids, here: System) -> list[Probe]:
     tried, facts = await selftest.walls(who)
-    probes = [selftest.judge(tried)]
+    probes = selftest.judge(tried)
     if facts.get("userns"):
         probes.append(
             Probe("browser sandbox", "ok", "user namespaces nest: the browser's own sandbox stays on")
@@ -88,6 +107,19 @@ def _machine() -> Probe:
     if platform.machine() not in ("x86_64", "aarch64"):
         return Probe("machine", "fail", name, "bodyd runs on x86_64 and aarch64")
     return Probe("machine", "ok", name)
+
+
+def _backend(here: System) -> Probe:
+    """bwrap is the only backend; what is around it decides how much it keeps."""
+    if not here.container:
+        return Probe(
+            "backend", "ok", "bwrap, on the host's own kernel; a virtual machine around it keeps more"
+        )
+    return Probe(
+        "backend",
+        "ok",
+        "bwrap, in a container: a kernel exploit from inside meets the container's walls, too",
+    )
 
 
 def _user(who: Uids) -> Probe:
@@ -134,16 +166,26 @@ def _fonts(here: System) -> list[Probe]:
     return probes
 
 
-def _cgroups() -> Probe:
-    """bodyd sets no cgroups yet: say which limits hold without them, and which do not."""
-    unified = read("/sys/fs/cgroup/cgroup.controllers").split()
-    kind = f"v2 with {', '.join(unified)}" if unified else "v1, or none"
-    return Probe(
-        "limits",
-        "warn",
-        f"processes and open files are limited in each sandbox, memory and CPU are not (cgroups: {kind})",
-        "run bodyd in a container or systemd unit with a memory and a CPU limit",
+def _limits() -> list[Probe]:
+    """Which limits hold for a sandbox as a whole, tried; and which do not hold here."""
+    groups = open_cgroups("doctor")
+    without = {
+        "memory": "each process is limited alone, all together are not",
+        "processes": "limited inside each sandbox alone",
+        "cpu": "processor time is not limited at all",
+    }
+    probes = [
+        Probe(f"limit: {what}", "ok", f"by cgroup {'v2' if place.unified else 'v1'}, {place.path}")
+        for what, place in groups.places.items()
+    ]
+    for what in CONTROLLERS:
+        if what in groups.missing:
+            detail = f"not enforced by a cgroup ({groups.missing[what]}): {without[what]}"
+            probes.append(Probe(f"limit: {what}", "warn", detail, _CGROUP_FIX))
+    never = (
+        "home is looked at, not held, by limits.home_bytes; /tmp's files are not counted, only their bytes"
     )
+    return [*probes, Probe("limit: disk", "ok", never)]
 
 
 def _shared_memory(config: Config) -> Probe:

@@ -80,11 +80,15 @@ def explain(said: str, system: System) -> tuple[str, str] | None:
             "Kubernetes securityContext.procMount: Unmasked with hostUsers: false",
         )
     namespace = "namespace" in said or "Operation not permitted" in said or "uid map" in said
-    if not namespace and "No space left" not in said:
+    used_up = "No space left" in said or "ENOSPC" in said
+    if not namespace and not used_up:
         return None
     sysctls = system.sysctls
-    if sysctls.get("user.max_user_namespaces") == "0" or "No space left" in said:
-        return "user namespaces are used up or set to none", "sysctl -w user.max_user_namespaces=15000"
+    if sysctls.get("user.max_user_namespaces") == "0" or used_up:
+        return (
+            "user namespaces are used up, or set to none, here or in a sandbox around bodyd",
+            "sysctl -w user.max_user_namespaces=15000, where the limit is set",
+        )
     if sysctls.get("kernel.unprivileged_userns_clone") == "0":
         return "user namespaces are switched off", "sysctl -w kernel.unprivileged_userns_clone=1"
     if sysctls.get("kernel.apparmor_restrict_unprivileged_userns") == "1":
@@ -115,6 +119,7 @@ def render(probes: Iterable[Probe]) -> str:
     return "\n".join(lines)
 
 
-def failed(probes: Iterable[Probe]) -> bool:
-    """Whether a body can't run here."""
-    return any(p.status == "fail" for p in probes)
+def severity(probes: Iterable[Probe]) -> int:
+    """The exit status: 0 all is well, 3 a body runs with less than it could have, 1 it can't run."""
+    found = {p.status for p in probes}
+    return 1 if "fail" in found else 3 if "warn" in found else 0

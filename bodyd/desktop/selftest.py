@@ -30,7 +30,12 @@ _PYTHON = "/usr/bin/python3"
 _SITE = "self-test.bodyd.test"
 
 _INSIDE = r"""
-import errno, json, socket, sys
+import ctypes, errno, json, os, socket, sys
+libc, x86 = ctypes.CDLL(None, use_errno=True), os.uname().machine == "x86_64"
+status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+def call(*number):
+    if libc.syscall(*number, *[0] * 5) < 0:
+        raise OSError(ctypes.get_errno(), "")
 def tried(f):
     try:
         f()
@@ -47,6 +52,12 @@ port, site = int(sys.argv[1]), sys.argv[2].encode()
 print(json.dumps({
     "core_pattern": tried(lambda: open("/proc/sys/kernel/core_pattern", "r+")),
     "vsock": tried(lambda: socket.socket(40, socket.SOCK_STREAM)),
+    "ptrace": tried(lambda: call(101 if x86 else 117)),
+    "mount": tried(lambda: call(165 if x86 else 40)),
+    "io_uring": tried(lambda: call(425, 1)),
+    "seccomp": status["Seccomp"],
+    "no_new_privs": status["NoNewPrivs"],
+    "capabilities": str(int(status["CapEff"], 16)),
     "host_loopback": tried(lambda: host(port)),
     "denied": proxied(b"CONNECT example.org:443 HTTP/1.1"),
     "address": proxied(b"GET http://127.0.0.1:%d/ HTTP/1.1" % port),
@@ -119,21 +130,45 @@ async def walls(uids: Uids) -> tuple[dict[str, str], dict[str, Any]]:
     return {"error": said}, facts
 
 
-def judge(tried: dict[str, str]) -> Probe:
-    """What the attempts of `walls` mean."""
-    wanted = {
+_WANTED: dict[str, dict[str, tuple[str, ...]]] = {
+    "network": {"host_loopback": ("ECONNREFUSED",)},
+    "egress": {"denied": ("403",), "address": ("403",), "local": ("200",)},
+    "kernel": {
         "core_pattern": ("EROFS", "EACCES", "EPERM"),
         "vsock": ("EAFNOSUPPORT",),
-        "host_loopback": ("ECONNREFUSED",),
-        "denied": ("403",),
-        "address": ("403",),
-        "local": ("200",),
-    }
-    wrong = [f"{k} came to {tried.get(k, 'nothing')}" for k, v in wanted.items() if tried.get(k) not in v]
-    if wrong:
-        detail = "; ".join([*wrong, *([tried["error"][-300:]] if "error" in tried else [])])
-        return Probe("walls", "fail", detail, "report this: a wall that leaks is a defect of bodyd")
-    return Probe("walls", "ok", "network, kernel and proxy refuse what they must, tried from inside")
+        "capabilities": ("0",),
+    },
+    "seccomp": {
+        "seccomp": ("2",),
+        "no_new_privs": ("1",),
+        "ptrace": ("EPERM",),
+        "mount": ("EPERM",),
+        "io_uring": ("ENOSYS",),
+    },
+}
+_SAID = {
+    "network": "the host's loopback is out of reach from inside",
+    "egress": "through the proxy a listed name is reached; another name, and an address, are not",
+    "kernel": "no vsock, no capabilities, core_pattern read-only: tried from inside",
+    "seccomp": "the filter is on: tracing, mounting and io_uring are refused",
+}
+
+
+def judge(tried: dict[str, str]) -> list[Probe]:
+    """What the attempts of `walls` mean, wall by wall."""
+    probes = []
+    for wall, attempts in _WANTED.items():
+        wrong = [
+            f"{what} came to {tried.get(what, 'nothing')}"
+            for what, right in attempts.items()
+            if tried.get(what) not in right
+        ]
+        if wrong:
+            detail = "; ".join([*wrong, *([tried["error"][-300:]] if "error" in tried else [])])
+            probes.append(Probe(wall, "fail", detail, "report this: a wall that leaks is a defect of bodyd"))
+        else:
+            probes.append(Probe(wall, "ok", _SAID[wall]))
+    return probes
 
 
 async def _site(stream: trio.SocketStream) -> None:

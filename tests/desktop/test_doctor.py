@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
+import trio
 
-from bodyd.desktop import browser, doctor, isolation
-from bodyd.desktop.remedies import Probe, System, explain, failed, install, render
+from bodyd.desktop import browser, doctor, isolation, selftest, selftest_x
+from bodyd.desktop.cgroups import NONE
+from bodyd.desktop.remedies import Probe, System, explain, install, render, severity
+from bodyd.desktop.seccomp import strict_filter
 from bodyd.errors import IsolationUnavailable
 
+from .conftest import BASE_UID, ROOT, descendants, readable_python
+
 NO_NAMESPACE = "bwrap: No permissions to create new namespace, likely because the kernel does not allow"
+USED_UP = "bwrap: Creating new namespace failed: nesting depth or max_*_namespaces exceeded (ENOSPC)"
 NO_PROC = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
 
 
@@ -26,6 +35,7 @@ def machine(*distribution, container=False, filtered=False, **sysctls):
         (NO_PROC, machine(container=True), "/proc is masked", "procMount: Unmasked"),
         (NO_NAMESPACE, machine(user__max_user_namespaces="0"), "set to none", "user.max_user_namespaces="),
         ("bwrap: No space left on device", machine(), "used up", "user.max_user_namespaces="),
+        (USED_UP, machine(filtered=True), "used up", "user.max_user_namespaces="),
         (NO_NAMESPACE, machine(kernel__unprivileged_userns_clone="0"), "switched off", "userns_clone=1"),
         (
             NO_NAMESPACE,
@@ -102,16 +112,18 @@ def test_what_is_printed():
         "FAIL  c: no",
         "      fix: do y",
     ]
-    assert failed(probes)
-    assert not failed(probes[:2])
+    assert [severity(probes[:count]) for count in (1, 2, 3)] == [0, 3, 1]
 
 
 def test_doctor_runs_here(configure, capsys):
     """On a machine that runs these tests a body can run, and the JSON says so for every probe."""
-    assert doctor.main(configure(), as_json=True) == 0
+    status = doctor.main(configure(), as_json=True)
     probes = {p["name"]: p for p in json.loads(capsys.readouterr().out)}
-    for name in ("namespaces", "walls", "kill", "bwrap", "browser sandbox"):
+    walls = "namespaces", "network", "egress", "kernel", "seccomp", "kill", "x server"
+    for name in (*walls, "bwrap", "browser sandbox"):
         assert probes[name]["status"] == "ok", probes[name]
+    assert {"machine", "backend", "uids", "landlock", "memory", "disk", "limit: memory"} <= probes.keys()
+    assert status == (3 if any(p["status"] == "warn" for p in probes.values()) else 0)
     assert all(p["fix"] for p in probes.values() if p["status"] == "fail")
 
 
@@ -122,10 +134,87 @@ def test_doctor_without_bwrap(configure, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "FAIL  bwrap: not installed" in said
     assert "install bubblewrap" in said
-    assert "walls" not in said
+    assert "egress:" not in said
 
 
 def test_a_missing_program_refuses_the_start(configure):
     """The window manager is checked before anything starts."""
     with pytest.raises(IsolationUnavailable, match="wm is not installed"):
         isolation.require_isolation(configure(desktop={"window_manager": "/nonexistent/wm"}))
+
+
+def test_a_wall_that_leaks_is_a_failure():
+    """Each attempt that came to something else than it must is named; nothing said is a failure, too."""
+    tried = {"host_loopback": "done", "error": "Traceback", "vsock": "EAFNOSUPPORT"}
+    probes = {probe.name: probe for probe in selftest.judge(tried)}
+    assert {probe.status for probe in probes.values()} == {"fail"}
+    assert "host_loopback came to done" in probes["network"].detail
+    assert "core_pattern came to nothing" in probes["kernel"].detail
+
+
+def test_an_x_server_that_is_open_or_poor_is_a_failure():
+    """Answering without a cookie, and extensions that are not there."""
+    assert selftest_x.judge(selftest_x.Seen("X", False, ())).status == "fail"
+    poor = selftest_x.judge(selftest_x.Seen("X", True, ("XTEST",)))
+    assert (poor.status, "XTEST" in poor.detail, bool(poor.fix)) == ("fail", True, True)
+
+
+async def test_an_x_server_that_does_not_start_is_a_failure(configure, monkeypatch):
+    """Its own words are in the detail."""
+    monkeypatch.setattr("bodyd.desktop.xserver.XVFB", "/usr/bin/false")
+    probe = await selftest_x.probe(configure())
+    assert probe.status == "fail"
+    assert "did not start" in probe.detail
+
+
+def test_limits_that_do_not_hold_are_named(monkeypatch):
+    """Without control groups each limit says what holds in its place, or that nothing does, and the fix."""
+    monkeypatch.setattr(doctor, "open_cgroups", lambda name: NONE)
+    probes = {probe.name: probe for probe in doctor._limits()}
+    assert "not limited at all" in probes["limit: cpu"].detail
+    assert "each process is limited alone" in probes["limit: memory"].detail
+    assert "Delegate=yes" in probes["limit: memory"].fix
+
+
+NESTED = {
+    "no namespaces left": (["--disable-userns"], "user.max_user_namespaces=15000"),
+    "a masked /proc": (["--ro-bind", "/dev/null", "/proc/interrupts"], "systempaths=unconfined"),
+    "a seccomp filter": (["--seccomp", "FILTER"], "--security-opt seccomp="),
+}
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can become a plain user")
+@pytest.mark.skipif(readable_python() is None, reason="no interpreter that a plain user can run")
+@pytest.mark.parametrize("lacking", NESTED)
+def test_in_a_sandbox_without_the_rights_the_advice_is_exact(lacking, place):
+    """Run for real where a container's walls are in the way: the cause is found, the fix is the one."""
+    packages, repo = Path(trio.__file__).parent.parent, Path(__file__).resolve().parents[2]
+    if any(not p.stat().st_mode & 0o001 for p in (*packages.parents, *repo.parents)):
+        pytest.skip("a plain user can't read this checkout")
+    extra, fix = NESTED[lacking]
+    user = str(BASE_UID + 3)
+    with open(os.memfd_create("filter"), "w+b") as filter_file:
+        filter_file.write(strict_filter())
+        filter_file.seek(0)
+        extra = [str(filter_file.fileno()) if word == "FILTER" else word for word in extra]
+        done = subprocess.run(
+            [
+                *("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", "bwrap"),
+                *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
+                *("--unshare-user", "--unshare-pid", "--die-with-parent", *extra, "--"),
+                *(readable_python(), "-B", "-m", "bodyd", "doctor", "--json"),
+            ],
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{repo}:{packages}", "HOME": "/tmp"},
+            pass_fds=(filter_file.fileno(),),
+            capture_output=True,
+            check=False,
+            cwd="/",
+        )
+    for orphan in descendants():  # the namespace's init, whose bwrap ended first
+        os.waitpid(orphan, 0)
+    assert done.returncode == 1, done.stderr
+    probes = {probe["name"]: probe for probe in json.loads(done.stdout)}
+    assert probes["namespaces"]["status"] == "fail"
+    assert fix in probes["namespaces"]["fix"]
+    assert probes["uids"]["status"] == "warn"
+    assert "egress" not in probes

@@ -342,7 +342,7 @@ async def test_the_self_test_agrees(configure):
     who = uids(configure())
     assert await selftest.namespaces(who) == ""
     tried, facts = await selftest.walls(who)
-    assert selftest.judge(tried).status == "ok", tried
+    assert {probe.status for probe in selftest.judge(tried)} == {"ok"}, tried
     assert facts["userns"] is True
     assert await selftest.kill_time(who) < 5
 
