@@ -87,6 +87,13 @@ class LimitsConfig(_Section):
     cpus: Annotated[float, Field(ge=0, le=1024, allow_inf_nan=False)] = 0.0
     home_bytes: Annotated[int, Field(ge=0)] = 10 * 1024**3
 
+    @field_validator("memory_bytes")
+    @classmethod
+    def _enough(cls, value: int) -> int:
+        if 0 < value < 256 * 1024**2:
+            raise ValueError("a desktop needs 268435456 bytes at the least; 0 is no limit")
+        return value
+
 
 class LeaseConfig(_Section):
     ttl_ms: Annotated[int, Field(ge=1, le=MAX_TTL_MS)] = DEFAULT_TTL_MS

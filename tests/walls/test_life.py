@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import pytest
 import trio
@@ -15,7 +16,7 @@ from bodyd.desktop.spec import SandboxSpec
 from tests.desktop.conftest import ROOT, descendants
 from tests.execution import world as shells
 
-from .rooms import as_command, source
+from .rooms import as_command, room, source
 
 KINDS = ("bomb", "stubborn", "stopped", "namespaces")
 DEAD_S = 2.0
@@ -50,6 +51,27 @@ async def test_an_apps_tree_is_dead_when_the_apps_are_restarted(kind, configure)
         assert children(box.init_pid) == []
         assert not set(inside) & set(descendants())
         await desktop.wait_generation(0)
+
+
+async def test_closed_streams_do_not_hold_a_command():
+    """A command that closes its output and goes on is bounded; one whose reader is gone ends itself."""
+    async with shells.world() as world:
+        (closed,) = await world.run("exec >&- 2>&-; sleep 600", timeout_ms=300)
+        assert closed.timed_out
+        (broken,) = await world.run("yes | head -1; echo ${PIPESTATUS[0]}")
+        assert broken.stdout == "y\n141\n"
+        assert descendants() == []
+
+
+async def test_memory_is_not_the_hosts_to_give(configure):
+    """A process that takes more than it may, by its own limit or its group's, does not get it."""
+    config = {"limits": {"memory_bytes": 300 << 20}}
+    async with room("apps", configure, **config) as attack:
+        assert await attack("memory", str(200 << 20)) == "done"
+        seen = "killed"
+        with suppress(AssertionError):  # no result: it was ended before it had one
+            seen = await attack("memory", str(1 << 30))
+        assert seen in ("killed", "MemoryError")
 
 
 @pytest.mark.soak
