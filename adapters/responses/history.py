@@ -92,7 +92,7 @@ class History:
 
     async def kept(self, keys: Sequence[str]) -> list[Kept]:
         """The items of *keys*, in order; those past their retention are missing."""
-        found = await self.store.get_all(ITEM, keys)
+        found = await self.store.get_all(ITEM, keys) if keys else {}
         return [Kept(key, found[key]["item"], found[key]["by"], new=False) for key in keys if key in found]
 
     async def resolve(

@@ -7,6 +7,7 @@ The end is persisted before the terminal event is told, and the body is given ba
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +105,7 @@ class Runs:
         self._by_id: dict[str, Run] = {}
         self._by_key: dict[tuple[str, str], Run] = {}
         self._by_body: dict[tuple[str, bytes], Run] = {}
+        self._ended: deque[Run] = deque()
 
     def get(self, id: str) -> Run | None:
         return self._by_id.get(id)
@@ -182,6 +184,7 @@ class Runs:
                 _remember(run, run.memory)
             for images in (run.loop.images, run.prepared.images):
                 images.clear()  # they are in the store, and an ended run stays for a while
+            self._ended.append(run)
             run.log.close()
             run.done.set()
 
@@ -262,12 +265,14 @@ class Runs:
 
     def _forget(self) -> None:
         now = trio.current_time()
-        ended = [(id, run) for id, run in self._by_id.items() if run.ended_at is not None]
-        for number, (id, run) in enumerate(ended):
-            late = run.ended_at is not None and now - run.ended_at > REMEMBERED_SECONDS
-            if not late and len(ended) - number <= REMEMBERED:
-                break  # they end about in the order in which they began
-            self._drop(id, run)
+        while self._ended:
+            run = self._ended[0]
+            assert run.ended_at is not None
+            if len(self._ended) <= REMEMBERED and now - run.ended_at <= REMEMBERED_SECONDS:
+                break
+            self._ended.popleft()
+            if self._by_id.get(run.id) is run:  # not deleted meanwhile
+                self._drop(run.id, run)
 
     def _drop(self, id: str, run: Run) -> None:
         del self._by_id[id]

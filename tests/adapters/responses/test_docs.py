@@ -12,6 +12,8 @@ import trio
 from bodyd_adapters.responses import failures
 from openai import OpenAI
 
+from bodyd import errors
+
 from .test_sdk import pytestmark as pytestmark  # the SDK's own generators
 from .test_sdk import served
 from .world import computer, message, shell, world
@@ -30,7 +32,7 @@ async def test_every_route_is_documented(tmp_path: Path):
 
 def test_every_failure_of_our_own_is_documented():
     """The table has each type that the gateway makes up itself."""
-    documented = set(re.findall(r"^\| `([a-z_]+)` \| `[a-z_]+`", PAGE, re.MULTILINE))
+    documented = named()
     made = {
         ending.error["type"]
         for _, ending in inspect.getmembers(failures, lambda thing: isinstance(thing, failures.Ending))
@@ -38,6 +40,22 @@ def test_every_failure_of_our_own_is_documented():
     }
     assert made <= documented
     assert documented >= {"executor_failed", "upstream_failed", "conversation_busy"}
+    assert documented >= {error.code for error in below(errors.LeaseError)} - {
+        "lease_required",
+        "stale_epoch",
+    }
+    assert documented >= {error.code for error in below(errors.Unavailable)} - {"too_many_connections"}
+
+
+def named() -> set[str]:
+    """The types in the first column of the table of failures."""
+    cells = re.findall(r"^\| (`[a-z_`, ]+`) \| `[a-z_]+`", PAGE.split("## Failures")[1], re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"[a-z_]+", cell)}
+
+
+def below(error: type[errors.BodydError]) -> list[type[errors.BodydError]]:
+    """Its subclasses, which a response may end with."""
+    return error.__subclasses__()
 
 
 def example(name: str) -> ModuleType:
