@@ -260,7 +260,7 @@ async def _cancel_on_signal(scope: trio.CancelScope, report: Report) -> None:
 
 async def _reload_on_hangup(egress: EgressLists) -> None:
     """SIGHUP reads the lists again, as service managers ask; at a terminal it goes on ending the body."""
-    if os.isatty(sys.stdin.fileno() if sys.stdin is not None else -1):
+    if os.isatty(0):
         return
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         async for _number in signals:

@@ -200,11 +200,11 @@ def test_in_a_sandbox_without_the_rights_the_advice_is_exact(lacking, place):
         done = subprocess.run(
             [
                 *("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", "bwrap"),
-                *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
+                *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
                 *("--unshare-user", "--unshare-pid", "--die-with-parent", *extra, "--"),
                 *(readable_python(), "-B", "-m", "bodyd", "doctor", "--json"),
             ],
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{repo}:{packages}", "HOME": "/tmp"},
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{repo}:{packages}", "HOME": "/home"},
             pass_fds=(filter_file.fileno(),),
             capture_output=True,
             check=False,
