@@ -30,12 +30,22 @@ class TunnelRefused(Exception):
 async def carry_request(
     client: Stream, upstream: Stream, request: ProxyRequest, verdict: Remote | Local, rest: bytes
 ) -> None:
-    """Send one plain request and carry its answer, until it ends or nothing moved for IDLE_S."""
+    """Send one plain request and carry its answer, until it ends or nothing moved for IDLE_S.
+
+    A client that closes wants no more of it: a server that keeps the connection open all the same would
+    hold a place among the bounded connections.
+    """
     first = request.upstream_head(verdict.host, verdict.port) + rest[: request.body_length]
     limit = max(0, request.body_length - len(rest))
     with trio.move_on_after(IDLE_S) as idle:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_carry, client, upstream, first, limit, idle)
+
+            async def up() -> None:
+                await _carry(client, upstream, first, limit, idle)
+                await _closed(client)
+                nursery.cancel_scope.cancel(reason="the client has closed")
+
+            nursery.start_soon(up)
             await _carry(upstream, client, b"", None, idle)
             nursery.cancel_scope.cancel(reason="the server has answered: a rest of the request is moot")
 
@@ -121,6 +131,15 @@ def _asked_for(data: bytes) -> bytes | int:
         return server_name(data)
     except BadHello as exc:
         raise TunnelRefused(str(exc)) from None
+
+
+async def _closed(client: Stream) -> None:
+    """Wait until *client* closes; a second request on its connection is not for us to pass on."""
+    try:
+        while await client.receive_some(_CHUNK):
+            pass
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return
 
 
 async def _carry(

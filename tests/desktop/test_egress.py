@@ -431,3 +431,17 @@ async def test_counts_can_be_had_without_names(nursery):
     seen = world.proxy.snapshot(hosts=False)
     assert (seen["denied_total"], seen["denied_quietly"]) == (1, 1)
     assert "quiet.test" not in str(seen)
+
+
+async def test_a_client_that_closes_frees_its_place(nursery):
+    """Though the server keeps the connection open: browsers close when the answer is whole."""
+    world = World()
+    client = await world.open(nursery)
+    await client.send_all(b"POST http://example.org/ HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi")
+    server = await until_dialled(world)
+    await server.send_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert (await client.receive_some(100)).startswith(b"HTTP/1.1 204")
+    assert world.proxy.snapshot()["open"] == 1
+    await client.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.proxy.snapshot()["open"] == 0
