@@ -1,4 +1,4 @@
-"""The shell: a command over HTTP in its own sandbox, a flood of output, and the end of stubborn trees."""
+"""Shell and code: a command over HTTP in its own sandbox, a flood, the end of stubborn trees, exec_py."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def rows() -> list[dict[str, Any]]:
         ours, bwrap, bare = _in_turns(
             CALLS, lambda: ask("true"), lambda: _run(BWRAP), lambda: _run(["bash", "-c", "true"])
         )
+        first, warm, clicks = _code(ask)
         begun = _peak(world)
         grown = _flood(world, ask, begun)
     ends = {name: trio.run(_cancelled, command, sign) for name, command, sign in _TREES}
@@ -58,6 +59,9 @@ def rows() -> list[dict[str, Any]]:
             for name, times in peers
         ),
         {"name": "the same, p95", "value": round(_quantile(ours, 95), 2), "unit": "ms"},
+        {"name": "exec_py, first call of a conversation, p50", **_figure(first, 400.0)},
+        {"name": "exec_py `1+1`, warm, p50", **_figure(warm, 15.0)},
+        {"name": "100 ui.click in one exec_py, p50", **_figure(clicks, 1500.0)},
         {"name": f"growth of the daemon by {FLOOD_S} s of `yes`", **_figure(grown, 20.0, "MB")},
         {"name": f"cancel to tree dead, p99 of {len(every)}", **_figure(_quantile(every, 99), 500.0)},
         *(
@@ -83,6 +87,17 @@ async def _cancelled(command: str, sign: str) -> list[float]:
     return took
 
 
+def _code(ask: _Asking) -> tuple[float, float, float]:
+    """Milliseconds: of a first call, of a warm one, of a hundred clicks on the bare desktop."""
+    run = ask.code
+    (first,) = _in_turns(10, lambda: run("1+1", reset=True))
+    run("1+1")
+    (warm,) = _in_turns(CALLS, lambda: run("1+1"))
+    run("ui.screenshot()")
+    (clicks,) = _in_turns(5, lambda: run("for _ in range(100): ui.click(640, 400)"))
+    return statistics.median(first), statistics.median(warm), statistics.median(clicks)
+
+
 def _flood(world: World, ask: Callable[..., Any], before: float) -> float:
     """How much the daemon's peak of memory grew, in MB."""
     (flooded,) = ask("yes", timeout_ms=FLOOD_S * 1000)
@@ -91,7 +106,20 @@ def _flood(world: World, ask: Callable[..., Any], before: float) -> float:
     return _peak(world) - before
 
 
-def _client(world: World) -> Callable[..., Any]:
+class _Asking:
+    """The two tools, over one connection."""
+
+    def __init__(self, post: Callable[[str, dict[str, Any]], Any]) -> None:
+        self._post = post
+
+    def __call__(self, command: str, **more: object) -> Any:  # noqa: ANN401 (whatever JSON it is)
+        return self._post("/v1/tools/shell", {"commands": [command], **more})["output"]
+
+    def code(self, code: str, **more: object) -> Any:  # noqa: ANN401
+        return self._post("/v1/tools/exec_py", {"code": code, **more})
+
+
+def _client(world: World) -> _Asking:
     where = urlsplit(world.url)
     connection = http.client.HTTPConnection(str(where.hostname), where.port)
     token = read_token(world.config.state / "private", Scope.OWNER)
@@ -100,12 +128,12 @@ def _client(world: World) -> Callable[..., Any]:
     def post(path: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 (whatever JSON it is)
         connection.request("POST", path, json.dumps(body), headers)
         answer = json.loads(connection.getresponse().read())
-        if "error" in answer:
+        if answer.get("error"):
             raise RuntimeError(answer)
         return answer
 
     headers["bodyd-lease"] = post("/v1/lease/acquire", {"conversation_id": "bench"})["lease_token"]
-    return lambda command, **more: post("/v1/tools/shell", {"commands": [command], **more})["output"]
+    return _Asking(post)
 
 
 def _in_turns(count: int, *calls: Callable[[], object]) -> list[list[float]]:

@@ -304,6 +304,17 @@ class ClientLease:
     async def renew(self, ttl_ms: int | None = None) -> LeaseView:
         return await self._client._lease("renew", {"ttl_ms": ttl_ms}, self.token)
 
+    async def exec_py(
+        self, code: str, *, reset: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, Any]:
+        """Run Python beside the desktop, under this lease: {call_id, output, error, ui_calls, …}.
+
+        Cancellation:
+            The code is killed.
+        """
+        body = {"code": code, "reset": reset, "timeout_ms": timeout_ms}
+        return await self._client._json("POST", "/v1/tools/exec_py", body, self.token)
+
     async def release(self) -> LeaseView:
         """Give the body back; returns once it is proved quiet."""
         return await self._client._lease("release", {}, self.token)

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from bodyd.contract.actions import plainly
+from bodyd.contract.code import CodeSettings
 from bodyd.contract.gateway import GatewaySettings
 from bodyd.contract.lease import DEFAULT_TTL_MS, MAX_TTL_MS, QUEUE_LENGTH
 from bodyd.contract.shell import ShellSettings
@@ -130,6 +131,7 @@ class Config(_Section):
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewaySettings = GatewaySettings()
     shell: ShellSettings = ShellSettings()
+    code: CodeSettings = CodeSettings()
 
     @field_validator("state_dir", "run_dir")
     @classmethod

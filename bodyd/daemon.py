@@ -46,6 +46,7 @@ from bodyd.journal.documents import open_documents
 from bodyd.journal.journal import Journal, open_journal
 
 if TYPE_CHECKING:
+    from bodyd.execution.code import Code
     from bodyd.execution.shell import Shell
 
 Report = Callable[[str], None]
@@ -109,6 +110,7 @@ async def serve(
             tokens = Tokens.load_or_create(private)
             async with (
                 _shell(config, desktop.layout, body, journal) as shell,
+                _code(config, desktop.layout, body, journal) as code,
                 _adapters(config, body, shell, private, clock) as adapters,
             ):
                 egress = EgressLists(load, journal.audit)
@@ -124,6 +126,7 @@ async def serve(
                     events=body.events,
                     adapters=adapters,
                     processes=shell,
+                    code=code,
                     egress=egress,
                 )
                 async with listen(
@@ -151,6 +154,23 @@ async def _shell(config: Config, layout: Layout, body: Body, journal: Journal) -
     ) as shell:
         body.also_quiesce(shell.quiesce)
         yield shell
+
+
+@asynccontextmanager
+async def _code(config: Config, layout: Layout, body: Body, journal: Journal) -> AsyncIterator[Code | None]:
+    """The code tool, unless it is off; no hand-over is proved before its code has ended."""
+    if not config.code.enabled:
+        yield None
+        return
+    from bodyd.execution.code import open_code
+
+    inner_id = machine_id(layout.private)
+    async with open_code(
+        config, layout=layout, machine_id=inner_id, desk=body, leases=body.leases, journal=journal
+    ) as code:
+        body.events.listen(code.hear)
+        body.also_quiesce(code.quiesce)
+        yield code
 
 
 @asynccontextmanager

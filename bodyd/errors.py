@@ -203,6 +203,18 @@ class RequestConflict(BodydError):
     code, status = "request_conflict", 409
 
 
+class TooManyUiCalls(InvalidRequest):
+    """One call of the code tool has used all of its `ui` calls; go on in another."""
+
+    code = "too_many_ui_calls"
+
+
+class NotDelivered(BodydError):
+    """An input of code's was not carried out in full; the message says how far it came."""
+
+    code, status = "not_delivered", 409
+
+
 class PolicyRefused(BodydError):
     """A person-only step or a denied action; nothing was sent."""
 

@@ -196,7 +196,8 @@ RequestId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-
 class InputRequest(BaseModel):
     """The body of `POST /v1/input`.
 
-    `continues` names the batch before: what that one has opened counts as opened by this one.
+    `continues` names the batch before: what that one has opened counts as opened by this one. With
+    `settle` false the receipt comes at once: of the last input's effect it knows only what showed by then.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -207,6 +208,7 @@ class InputRequest(BaseModel):
     inputs: tuple[Action, ...]
     binding: Literal["window", "pixels", "none"] = "window"
     screenshot: Annotated[bool, Field(strict=True)] = False
+    settle: Annotated[bool, Field(strict=True)] = True
 
 
 def parse_action(raw: object, *, param: str) -> Action:

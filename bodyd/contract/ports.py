@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from .actions import Action, InputRequest
 from .acts import Act, ActRequest, ClipboardRequest, ClipboardText, LaunchRequest, ResizeRequest
+from .code import CodeRequest
 from .inventory import Inventory
 from .lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
 from .receipts import Receipt
@@ -273,6 +274,28 @@ class ProcessPort(Protocol):
             PolicyRefused: a command is not allowed; none was run.
             InvalidRequest: as `contract.shell.ShellRequest` is checked.
             IsolationUnavailable, JournalUnavailable: from the iterator also in the middle.
+        """
+        ...
+
+
+class CodeOutcome(Protocol):
+    """What came of code that ran."""
+
+    def to_json(self) -> Json:
+        """{call_id, output, error, ui_calls, state_lost, omitted_bytes, omitted_images}."""
+        ...
+
+
+class CodePort(Protocol):
+    """Python beside the desktop, one process a conversation, that acts on it through the door."""
+
+    async def run(self, request: CodeRequest, *, caller: Caller, lease_token: str) -> CodeOutcome:
+        """Run code in the process of the claim's conversation; an exception in it is an outcome.
+
+        Raises:
+            LeaseError, JournalUnavailable, IsolationUnavailable: nothing was run.
+        Cancellation:
+            The process dies.
         """
         ...
 

@@ -38,6 +38,7 @@ class Uids:
     apps: int
     x: int
     shell: int
+    code: int
     drop: bool
 
     @property
@@ -78,11 +79,11 @@ class Layout:
 
 
 def uids(config: Config) -> Uids:
-    """Root drops to `base_uid` and the two after it; anyone else stays who they are."""
+    """Root drops to `base_uid` and the three after it; anyone else stays who they are."""
     if os.geteuid() == 0:
         base = config.desktop.base_uid
-        return Uids(base, base + 1, base + 2, drop=True)
-    return Uids(os.geteuid(), os.geteuid(), os.geteuid(), drop=False)
+        return Uids(base, base + 1, base + 2, base + 3, drop=True)
+    return Uids(os.geteuid(), os.geteuid(), os.geteuid(), os.geteuid(), drop=False)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ X86_64 = Machine(
         "settimeofday": 164, "clock_settime": 227, "clock_adjtime": 305, "adjtimex": 159,
         "open_by_handle_at": 304, "lookup_dcookie": 212, "chroot": 161, "iopl": 172, "ioperm": 173,
         "modify_ldt": 154, "uselib": 134, "ustat": 136, "vhangup": 153, "nfsservctl": 180,
-        "move_pages": 279, "migrate_pages": 256, **_COMMON,
+        "move_pages": 279, "migrate_pages": 256, "execve": 59, "execveat": 322, **_COMMON,
     },
 )  # fmt: skip
 
@@ -76,7 +76,7 @@ AARCH64 = Machine(
         "swapon": 224, "swapoff": 225, "reboot": 142, "acct": 89, "quotactl": 60, "syslog": 116,
         "settimeofday": 170, "clock_settime": 112, "clock_adjtime": 266, "adjtimex": 171,
         "open_by_handle_at": 265, "lookup_dcookie": 18, "chroot": 51, "vhangup": 58,
-        "nfsservctl": 42, "move_pages": 239, "migrate_pages": 238, **_COMMON,
+        "nfsservctl": 42, "move_pages": 239, "migrate_pages": 238, "execve": 221, "execveat": 281, **_COMMON,
     },
 )  # fmt: skip
 
@@ -107,6 +107,12 @@ def strict_filter(
 ) -> bytes:
     """For the X server, shell and code: no namespaces at all, and only these socket families."""
     return _assemble(machine or this_machine(), tuple(families), _CLONE_ALL, _STRICTLY_NEVER)
+
+
+def no_programs_filter(machine: Machine | None = None) -> bytes:
+    """For the code tool, once its program runs: as strict, only unix sockets, and nothing is executed."""
+    never = (*_STRICTLY_NEVER, "execve", "execveat")
+    return _assemble(machine or this_machine(), (AF_UNIX,), _CLONE_ALL, never)
 
 
 def this_machine() -> Machine:

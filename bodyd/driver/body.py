@@ -218,6 +218,15 @@ class Body:
         self._private_while_driven(caller)  # a take-over in between: the titles may be the person's
         return Inventory(apps=apps, windows=windows)
 
+    async def settle(self) -> None:
+        """Wait until the screen is quiet, at most a second.
+
+        Raises:
+            DisplayUnavailable.
+        """
+        display = self._live.current
+        await display.settle(display.activity())
+
     # -- acting ----------------------------------------------------------------------------------
 
     async def input(self, request: InputRequest, *, caller: Caller, lease_token: str) -> Receipt:

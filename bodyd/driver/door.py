@@ -324,6 +324,8 @@ class Door:
         """Wait for the screen to be quiet, at most its cap; at once over when the batch drains."""
         if done.last is None:
             return True, None
+        if not turn.request.settle:
+            return False, None
         settled = False
         changed: bool | None = None
         try:

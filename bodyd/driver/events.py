@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import trio
@@ -16,10 +16,13 @@ class Events:
     """Fan-out of events; publishing never waits."""
 
     def __init__(self) -> None:
+        self._listeners: list[Callable[[Event], None]] = []
         self._watchers: dict[trio.MemorySendChannel[Event], trio.MemoryReceiveChannel[Event]] = {}
 
     def publish(self, event: Event) -> None:
         """Hand *event* to every watcher; one that is BUFFER events behind loses its oldest."""
+        for tell in self._listeners:
+            tell(event)
         for send, receive in list(self._watchers.items()):
             try:
                 send.send_nowait(event)
@@ -29,6 +32,10 @@ class Events:
                 send.send_nowait(event)
             except trio.BrokenResourceError:
                 self._watchers.pop(send, None)
+
+    def listen(self, tell: Callable[[Event], None]) -> None:
+        """Call *tell* with every event from now on, in its tick: for rooms of the daemon, which miss none."""
+        self._listeners.append(tell)
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:

@@ -13,6 +13,7 @@ from typing import Any
 import trio
 from quart import Response, request
 
+from bodyd.contract.code import MAX_UI_CALLS, CodeRequest
 from bodyd.contract.lease import Scope
 from bodyd.contract.ports import ProcessChunk, ProcessPort, ProcessResult
 from bodyd.contract.shell import WORKSPACE, ShellRequest
@@ -20,7 +21,7 @@ from bodyd.errors import BodydError, Unavailable
 
 from .listener import CLOSERS
 from .routing import Api
-from .services import Services, connection_state, lease_token, read_model, reply, services
+from .services import Services, caller, connection_state, lease_token, read_model, reply, services
 
 KEEP_ALIVE_SECONDS = 15.0
 LEAVE_SECONDS = 10.0
@@ -59,8 +60,38 @@ SHELL: Mapping[str, Any] = {
     "strict": True,
 }
 
+EXEC_PY: Mapping[str, Any] = {
+    "type": "function",
+    "name": "exec_py",
+    "description": (
+        "Run Python in a process that lives on between calls, to look at the desktop and act on it. "
+        "`ui` has screenshot(), click(x, y), double_click, triple_click, move, drag(points), "
+        "scroll(x, y, scroll_y=300), type(text), paste(text), key('CTRL', 's'), hold(keys, seconds), "
+        "wait(seconds), settle(), windows(), activate(id), close(id), launch(name), clipboard(), "
+        "set_clipboard(text), size(), position(); `pyautogui` is there, too. Coordinates are those of the "
+        "latest screenshot. display(image) shows you a picture, log(text) and print tell you text; the "
+        "value of a last expression is printed. PIL and numpy can be imported. No network, no programs, "
+        f"no files of the desktop; at most {MAX_UI_CALLS} ui calls "
+        "and 60 seconds a call."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "description": "Python source."},
+            "reset": {
+                "type": ["boolean", "null"],
+                "description": "Begin with a fresh process: names of earlier calls are gone.",
+            },
+        },
+        "required": ["code", "reset"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
 TOOLS: tuple[tuple[Callable[[Services], object], Mapping[str, Any]], ...] = (
     (lambda provided: provided.processes, SHELL),
+    (lambda provided: provided.code, EXEC_PY),
 )
 """Each tool: what it needs to be there, and its schema."""
 
@@ -73,6 +104,19 @@ def add(api: Api) -> None:
         return reply({"tools": [schema for there, schema in TOOLS if there(provided) is not None]})
 
     _add_shell(api)
+    _add_code(api)
+
+
+def _add_code(api: Api) -> None:
+    @api.post("/v1/tools/exec_py", Scope.DRIVER)
+    async def exec_py() -> Response:
+        """Run code; the answer's `output` is the content of a function call's output."""
+        port = services().code
+        if port is None:
+            raise Unavailable("the code tool is off here ([code] enabled)")
+        wanted = await read_model(CodeRequest)
+        outcome = await port.run(wanted, caller=caller(), lease_token=lease_token())
+        return reply(outcome.to_json())
 
 
 def _add_shell(api: Api) -> None:
