@@ -88,6 +88,7 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/receipts/<path:request_id>",
         "/v1/computer_call",
         "/v1/tools/shell",
+        "/v1/tools/exec_py",
         "/v1/display",
         "/v1/clipboard",
         "/v1/apps/launch",
