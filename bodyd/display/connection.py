@@ -121,6 +121,7 @@ class XConnection:
         self.display = xlib_display.Display(_Name(wire))
         self.display.set_error_handler(lambda error, _request: self.errors.append(error))
         self.core = self.display.display
+        self.core.error_classes = _true_errors(self.core.error_classes)
         self.screen = self.display.screen()
         self.root = self.screen.root
         self._opcodes: dict[str, int] = {}
@@ -162,6 +163,16 @@ class XConnection:
     def client_of(self, resource: int) -> int:
         """The X client that made *resource*, as the base of its ids."""
         return resource & ~int(self.core.info.resource_id_mask)
+
+
+def _true_errors(known: XObject) -> XObject:
+    """*known* without what python-xlib's randr puts in the place of BadRequest and BadValue.
+
+    It takes that extension's errors for codes 0 to 2, and for classes that are no X errors: each such
+    error would be a crash in the reader.
+    """
+    true = {code: kind for code, kind in known.items() if issubclass(kind, xlib_error.XError)}
+    return {**true, 1: xlib_error.BadRequest, 2: xlib_error.BadValue}
 
 
 # -- the seam ------------------------------------------------------------------------------------

@@ -276,6 +276,10 @@ class Sender:
         """Know the state that the atoms start from, and listen from here on."""
         if typing and not xkb.read(self._x).clear:
             xkb.clear(self._x)  # Caps Lock would turn every letter round
+        if self._x.echo.filtered() and xkb.filters(self._x):  # turned on since the batch began
+            xkb.clear_filters(self._x)
+            self._x.display.sync()
+            self._x.echo.filtered()
         self._x.echo.read()  # what an earlier send left, if the server failed in it
         self._x.echo.listen()
         self._x.overhearing.start()
@@ -300,6 +304,7 @@ class Sender:
                     return False
                 echoes.remove(echo)
             self._report.interference = True
+        self._report.interference |= self._x.echo.filtered()  # what was echoed may not have been heard
         return True
 
     def _compare_keys(self) -> None:

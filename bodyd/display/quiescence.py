@@ -29,7 +29,7 @@ class Quiescence:
         keys: Keycodes that are down.
         buttons: Buttons that are down.
         reasons: "held_keys", "held_buttons", "latched_modifiers", a locked modifier's name, "group",
-            "pointer_mapping".
+            one of xkb.FILTERS, "pointer_mapping".
     """
 
     keys: tuple[int, ...]
@@ -61,6 +61,7 @@ def _leanings(x: XConnection) -> list[str]:
         *(["latched_modifiers"] if state.latched else []),
         *xkb.names(state.locked),
         *(["group"] if state.group else []),
+        *xkb.filters(x),
         *(["pointer_mapping"] if mapping != sorted(mapping) or 0 in mapping else []),
     ]
 
@@ -87,7 +88,7 @@ def release(x: XConnection) -> None:
 
 
 def normalise(x: XConnection) -> list[str]:
-    """Undo locks, latches, a foreign group and a swapped pointer; held keys are left as they are.
+    """Undo locks, latches, a foreign group, key filters, a swapped pointer; held keys stay.
 
     Returns:
         What was found, by the names of Quiescence.reasons.
@@ -107,6 +108,7 @@ def normalise(x: XConnection) -> list[str]:
 
 def _straighten(x: XConnection) -> None:
     xkb.clear(x)
+    xkb.clear_filters(x)
     mapping = list(x.display.get_pointer_mapping())
     straight = list(range(1, len(mapping) + 1))
     if mapping != straight:

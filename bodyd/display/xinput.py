@@ -94,7 +94,7 @@ class EchoListener:
         self._x = x
         self._opcode = x.opcode(_NAME)
         self._echoes: list[Echo] = []
-        self._remapped = False
+        self._remapped = self._filtered = False
         announce(x)
         core: XObject = x.core  # the class's own table is all connections'
         core.event_classes = {**core.event_classes, _GENERIC_EVENT: _Generic}
@@ -118,10 +118,18 @@ class EchoListener:
         remapped, self._remapped = self._remapped, False
         return remapped
 
+    def filtered(self) -> bool:
+        """Whether what may swallow keys was turned on or off since the last time."""
+        self._collect()
+        filtered, self._filtered = self._filtered, False
+        return filtered
+
     def _collect(self) -> None:
         for event in pending(self._x):
             if xkb.tells_of_map(self._x, event):
                 self._remapped = True
+            elif xkb.tells_of_filter(self._x, event):
+                self._filtered = True
             elif event.type == _GENERIC_EVENT:
                 extension, _, _, kind, _, _, detail = self._codes.unpack_from(event.binary)
                 if extension == self._opcode and kind in _RAW_TO_CORE:
@@ -136,7 +144,7 @@ class SenderConnection(XConnection):
         wire.companion = second
         super().__init__(wire)
         xkb.announce(self)
-        xkb.watch_map(self)
+        xkb.watch(self)
         self.echo = EchoListener(self)
         self.overhearing = Overhearing(self, XConnection(second))
 

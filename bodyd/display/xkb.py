@@ -1,11 +1,12 @@
-"""XKB: the modifiers and the group that are latched or locked, read and set.
+"""XKB: the modifiers and the group that are latched or locked, and what filters keys; read and set.
 
-python-xlib has no XKB; these are the three requests needed ("The X Keyboard Extension: Protocol
-Specification", chapter 10 and 16.3). The extension is in every X.Org server.
+python-xlib has no XKB; these are the requests needed ("The X Keyboard Extension: Protocol
+Specification", chapters 10 and 16.3). The extension is in every X.Org server.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 from Xlib import X
@@ -16,12 +17,28 @@ from .connection import XConnection, XObject
 _NAME = "XKEYBOARD"
 _CORE_KEYBOARD = 0x0100
 _ALL_MODIFIERS = 0xFF
-_NEW_KEYBOARD, _MAP = 0, 1  # event subtypes
-_MAP_EVENTS = 1 << _NEW_KEYBOARD | 1 << _MAP
+_NEW_KEYBOARD, _MAP, _CONTROLS = 0, 1, 3  # event subtypes
+_EVENTS = 1 << _NEW_KEYBOARD | 1 << _MAP | 1 << _CONTROLS
 _ALL_PARTS = 0xFF
 
 MODIFIER_NAMES = ("shift", "caps_lock", "control", "alt", "num_lock", "level5", "super", "level3")
 """Of the eight modifier bits, in the usual map of X.Org: Shift, Lock, Control, Mod1 to Mod5."""
+
+
+FILTERS = {
+    1 << 1: "slow_keys",
+    1 << 2: "bounce_keys",
+    1 << 3: "sticky_keys",
+    1 << 4: "mouse_keys",
+    1 << 6: "access_keys",
+    1 << 10: "overlay1",
+    1 << 11: "overlay2",
+}
+"""Controls that swallow key presses or change their meaning after the server has made them."""
+
+_ALL_FILTERS = sum(FILTERS)
+_ENABLED = 1 << 31  # the controls' own bit in `change`: which of them are on
+_CHANGED_AT = 16  # in an event, after its type and number: which have been turned on or off
 
 
 class _UseExtension(rq.ReplyRequest):
@@ -90,6 +107,33 @@ class _LatchLockState(rq.Request):
     )
 
 
+class _GetControls(rq.ReplyRequest):
+    _request = rq.Struct(rq.Card8("opcode"), rq.Opcode(6), rq.RequestLength(), rq.Card16("device"), rq.Pad(2))
+    _reply = rq.Struct(
+        rq.ReplyCode(),
+        rq.Card8("device"),
+        rq.Card16("sequence_number"),
+        rq.ReplyLength(),
+        rq.Pad(48),
+        rq.Card32("enabled"),
+        rq.Pad(32),
+    )
+
+
+class _SetControls(rq.Request):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(7),
+        rq.RequestLength(),
+        rq.Card16("device"),
+        rq.Pad(18),
+        rq.Card32("affect"),
+        rq.Card32("enabled"),
+        rq.Card32("change"),
+        rq.Pad(64),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class KeyboardState:
     """Modifier bits that stay without a key held, and the effective group (0 is the first layout)."""
@@ -108,8 +152,8 @@ def announce(x: XConnection) -> None:
     _UseExtension(display=x.core, opcode=x.opcode(_NAME), major=1, minor=0)
 
 
-def watch_map(x: XConnection) -> None:
-    """Ask to be told of changes of the keyboard's map.
+def watch(x: XConnection) -> None:
+    """Ask to be told of changes of the keyboard's map and controls.
 
     To a client that speaks XKB, the server sends these in place of MappingNotify.
     """
@@ -117,9 +161,9 @@ def watch_map(x: XConnection) -> None:
         display=x.core,
         opcode=x.opcode(_NAME),
         device=_CORE_KEYBOARD,
-        affect=_MAP_EVENTS,
+        affect=_EVENTS,
         clear=0,
-        select_all=_MAP_EVENTS,
+        select_all=_EVENTS,
         affect_map=_ALL_PARTS,
         map=_ALL_PARTS,
     )
@@ -129,6 +173,32 @@ def tells_of_map(x: XConnection, event: XObject) -> bool:
     """Whether *event* says that the map may have changed. Switching devices says so, too."""
     return event.type == X.MappingNotify or (
         event.type == x.first_event(_NAME) and event.detail in (_NEW_KEYBOARD, _MAP)
+    )
+
+
+def tells_of_filter(x: XConnection, event: XObject) -> bool:
+    """Whether *event* says that a control of FILTERS was turned on or off."""
+    if event.type != x.first_event(_NAME) or event.detail != _CONTROLS:
+        return False
+    (changed,) = struct.unpack_from("=I", bytes(event.data), _CHANGED_AT)
+    return bool(changed & _ALL_FILTERS)
+
+
+def filters(x: XConnection) -> tuple[str, ...]:
+    """The names of FILTERS that are on."""
+    controls: XObject = _GetControls(display=x.core, opcode=x.opcode(_NAME), device=_CORE_KEYBOARD)
+    return tuple(name for bit, name in FILTERS.items() if controls.enabled & bit)
+
+
+def clear_filters(x: XConnection) -> None:
+    """Turn all of FILTERS off. Not acknowledged: read back."""
+    _SetControls(
+        display=x.core,
+        opcode=x.opcode(_NAME),
+        device=_CORE_KEYBOARD,
+        affect=_ALL_FILTERS,
+        enabled=0,
+        change=_ENABLED,
     )
 
 

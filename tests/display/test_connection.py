@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from Xlib import error as xlib_error
+from Xlib.protocol import request
 
 from bodyd.display.connection import XConnection, connect
 from bodyd.display.display import open_display
@@ -71,6 +73,17 @@ async def test_the_callers_own_error_comes_out_bare(server: XServer) -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_display(server.endpoint):
             raise ZeroDivisionError
+
+
+def test_the_servers_complaints_are_errors_and_no_crash(server: XServer) -> None:
+    """BadValue, which python-xlib's randr takes away, where an answer is waited for and where none is."""
+    x = server.connect()
+    with pytest.raises(xlib_error.BadValue):
+        request.GetKeyboardMapping(display=x.core, first_keycode=0, count=255)
+    request.Bell(display=x.core, percent=-128)
+    x.display.sync()
+    assert [type(error) for error in x.errors] == [xlib_error.BadValue]
+    x.close()
 
 
 def test_descriptors_above_1023_work(server: XServer) -> None:

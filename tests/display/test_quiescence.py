@@ -99,6 +99,53 @@ async def test_a_swapped_mapping_with_a_held_button(server: XServer, display: Di
     other.close()
 
 
+def turn_on(server: XServer, bit: int) -> XConnection:
+    """Another client turns a control of the keyboard on."""
+    x = server.connect()
+    xkb.announce(x)
+    xkb._SetControls(
+        display=x.core,
+        opcode=x.opcode("XKEYBOARD"),
+        device=0x100,
+        affect=bit,
+        enabled=bit,
+        change=xkb._ENABLED,
+    )
+    x.display.sync()
+    return x
+
+
+@pytest.mark.parametrize("bit", xkb.FILTERS)
+async def test_what_filters_keys_is_noticed(server: XServer, display: Display, bit: int) -> None:
+    """Slow keys swallow every quick press, bounce keys every doubled letter: named, and undone."""
+    other = turn_on(server, bit)
+    assert (await display.prove_quiescent()).reasons == (xkb.FILTERS[bit],)
+    assert await display.normalise() == [xkb.FILTERS[bit]]
+    assert (await display.prove_quiescent()).quiet
+    other.close()
+
+
+@pytest.mark.parametrize("when", ["before a text", "in a text"])
+async def test_no_text_is_swallowed_unnoticed(
+    server: XServer, display: Display, recorder: Recorder, permit: AnyTime, when: str
+) -> None:
+    """Bounce keys come on by themselves: doubled letters arrive, or the report has its doubts."""
+    others: list[XConnection] = []
+
+    def in_a_text(sent: int) -> None:
+        if sent == 3 and when == "in a text":
+            others.append(turn_on(server, 1 << 2))
+
+    if when == "before a text":
+        others.append(turn_on(server, 1 << 2))
+    text = "aabbcc" * 5
+    report = await display.send([Char(c) for c in text], permit, in_a_text)
+    arrived = recorder.kinds().count("key down")
+    assert report.interference is (when == "in a text")
+    assert (arrived == len(text)) is (when == "before a text")
+    others[0].close()
+
+
 async def test_a_locked_group_is_noticed(server: XServer, display: Display) -> None:
     """The second layout, switched to by an app, would turn a into alpha."""
     server.call("setxkbmap", "-layout", "us,gr")
