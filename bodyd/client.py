@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -33,6 +33,9 @@ from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
 from bodyd.contract.shell import ShellRequest
 
 from .client_streams import Events, Lines, ShellOutput
+
+if TYPE_CHECKING:
+    from .client_view import View
 
 Model = TypeVar("Model", bound=BaseModel)
 Json = dict[str, Any]
@@ -68,6 +71,7 @@ class BodyClient:
         if (socket_path is None) == (url is None):
             raise ValueError("give either socket_path or url")
         self._where = str(socket_path or url)
+        self._place: dict[str, Any] = {"socket_path": socket_path, "url": url}
         self._token = token
         limits = httpx2.Limits(
             max_connections=POOL, max_keepalive_connections=POOL, keepalive_expiry=KEEP_ALIVE_SECONDS
@@ -100,6 +104,26 @@ class BodyClient:
 
     async def status(self) -> Json:
         return await self._json("GET", "/v1/status")
+
+    async def snapshots(self) -> list[Json]:
+        """The home's snapshots, oldest first: {name, created_at, bytes}."""
+        listed: list[Json] = (await self._json("GET", "/v1/snapshots"))["snapshots"]
+        return listed
+
+    async def create_snapshot(self, name: str) -> Json:
+        """Copy the home; the apps are ended meanwhile. Cancellation: nothing is left of it."""
+        return await self._json("POST", "/v1/snapshots", {"name": name})
+
+    async def restore_snapshot(self, name: str) -> Json:
+        """Put the home back. Cancellation: the home is whole, the old or the new."""
+        return await self._json("POST", f"/v1/snapshots/{quote(name, safe='')}/restore", {})
+
+    async def reset_home(self) -> None:
+        """Begin with an empty home. Cancellation: as of restoring."""
+        await self._json("POST", "/v1/snapshots/reset", {})
+
+    async def delete_snapshot(self, name: str) -> None:
+        await self._json("DELETE", f"/v1/snapshots/{quote(name, safe='')}")
 
     async def egress(self) -> Json:
         """What each sandbox reached and was denied, by host; the owner's to know."""
@@ -149,6 +173,20 @@ class BodyClient:
         """Events from now on: `async with client.events() as events: async for event in events`."""
         async with self._streamed("GET", "/v1/events") as lines:
             yield Events(lines)
+
+    @asynccontextmanager
+    async def stream(self, *, video: bool = True) -> AsyncIterator[View]:
+        """The live view, kept up to date: `async with client.stream() as view: await view.next_frame()`.
+
+        Args:
+            video: Take H.264, where it can be decoded here.
+        Raises:
+            NotRunning, Unauthorized, Forbidden.
+        """
+        from .client_view import open_view  # loads numpy and Pillow
+
+        async with open_view(token=self._token, error_of=error_of, video=video, **self._place) as view:
+            yield view
 
     @asynccontextmanager
     async def shell(

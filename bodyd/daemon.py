@@ -32,7 +32,9 @@ from bodyd.desktop.desktop import open_desktop
 from bodyd.desktop.egress_lists import EgressLists, apps_rules, shell_rules
 from bodyd.desktop.layout import Layout
 from bodyd.desktop.session import machine_id
+from bodyd.desktop.snapshots import Snapshots
 from bodyd.driver.body import Body, open_body
+from bodyd.driver.homes import Homes
 from bodyd.errors import BodydError, BodyStopped
 from bodyd.http.adapters import find_upstream, open_adapters
 from bodyd.http.app import create_app
@@ -128,6 +130,9 @@ async def serve(
                     processes=shell,
                     code=code,
                     egress=egress,
+                    homes=Homes(
+                        Snapshots(desktop.layout, now_ms=clock.wall_ms), desktop, body.leases, journal
+                    ),
                 )
                 async with listen(
                     cast(App, create_app(services)),

@@ -215,6 +215,12 @@ class NotDelivered(BodydError):
     code, status = "not_delivered", 409
 
 
+class SnapshotExists(BodydError):
+    """A snapshot of that name is there; delete it first, or choose another name."""
+
+    code, status = "snapshot_exists", 409
+
+
 class PolicyRefused(BodydError):
     """A person-only step or a denied action; nothing was sent."""
 
@@ -307,6 +313,12 @@ class HomeFull(BodydError):
     """The home folder is over `limits.home_bytes`; free some, or raise the limit."""
 
     code, status = "home_full", 507
+
+
+class DiskFull(BodydError):
+    """There is no room for a copy of the home; nothing was changed."""
+
+    code, status = "disk_full", 507
 
 
 class JournalUnavailable(Unavailable):

@@ -28,6 +28,7 @@ from .layout import Layout, open_layout
 from .ledger import descendants
 from .quota import HomeWatch, State
 from .session import Session, SessionLost, machine_id, open_session
+from .snapshots import Snapshots
 from .supervise import Backoff, Component
 from .xserver import XServer, x_server
 
@@ -67,6 +68,8 @@ class Desktop:
         self._apps_scope: trio.CancelScope | None = None
         self._url = _first_url(config, layout)
         self._launched = 0
+        self._holds = 0
+        self._at_rest, self._let_go = trio.Event(), trio.Event()
 
     @property
     def x(self) -> XEndpoint:
@@ -161,6 +164,25 @@ class Desktop:
         while self._session is session or self._session is None:
             await self._changed.wait()
 
+    @asynccontextmanager
+    async def without_apps(self) -> AsyncIterator[None]:
+        """End the apps, browser first and gently, and let none begin until the context is left.
+
+        For what replaces their home under them. Unsaved work is lost.
+        """
+        self._holds += 1
+        try:
+            self._at_rest = trio.Event()
+            if self._apps_scope is not None:
+                self._apps_scope.cancel(reason="the apps are ended for a while")
+            await self._at_rest.wait()
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                self._let_go.set()
+                self._let_go = trio.Event()
+
     async def restart_display(self, screen: tuple[int, int] | None = None) -> None:
         """End everything and begin a new generation, with *screen* as its size if given.
 
@@ -208,6 +230,9 @@ class Desktop:
         backoff = Backoff()
         while True:
             await self.home.may_run()
+            while self._holds:
+                self._at_rest.set()
+                await self._let_go.wait()
             began = trio.current_time()
             with trio.CancelScope() as self._apps_scope:
                 try:
@@ -311,6 +336,7 @@ async def open_desktop(
     require_isolation(config)
     with open_layout(config) as layout:
         desktop = Desktop(config, layout, prepare, report)
+        await trio.to_thread.run_sync(Snapshots(layout, now_ms=lambda: 0).recover)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(desktop.home.run)

@@ -54,13 +54,27 @@ class EgressPort(Protocol):
         ...
 
 
+class HomesPort(Protocol):
+    """The home folder's snapshots (driver/homes.py)."""
+
+    async def list(self) -> list[dict[str, Any]]: ...
+
+    async def create(self, name: str, *, caller: Caller) -> dict[str, Any]: ...
+
+    async def restore(self, name: str, *, caller: Caller) -> dict[str, Any]: ...
+
+    async def reset(self, *, caller: Caller) -> None: ...
+
+    async def delete(self, name: str, *, caller: Caller) -> None: ...
+
+
 @dataclass
 class Services:
     """Everything that the app is made of; the daemon builds one, tests another.
 
     `events` is None where nothing publishes events yet; `processes` where no shell is configured; `code`
     where the code tool is off;
-    `egress` where no sandbox is the daemon's own.
+    `egress` and `homes` where no sandbox is the daemon's own.
     """
 
     body: BodyPort
@@ -72,6 +86,7 @@ class Services:
     processes: ProcessPort | None = None
     code: CodePort | None = None
     egress: EgressPort | None = None
+    homes: HomesPort | None = None
     origins: Origins = field(init=False)
     tickets: Tickets = field(init=False)
     gate: Gate = field(init=False)

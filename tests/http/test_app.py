@@ -102,6 +102,10 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/lease/handback",
         "/v1/egress",
         "/v1/egress/reload",
+        "/v1/snapshots",
+        "/v1/snapshots/reset",
+        "/v1/snapshots/<name>",
+        "/v1/snapshots/<name>/restore",
         "/v1/tickets",
     }
     assert by_scope[PUBLIC] == {
