@@ -25,8 +25,8 @@ from bodyd.errors import DisplayUnavailable
 from . import capture as camera
 from . import quiescence, resize, windows, xinput, xkb
 from .capture import Album, Camera, Capture
-from .clipboard import Clipboard
-from .connection import PATIENCE, Wire, XConnection
+from .clipboard import CLIPBOARD, PRIMARY, Clipboard
+from .connection import PATIENCE, Wire, XConnection, XObject
 from .damage import Mark, Settled
 from .hand import Hand, answer
 from .input import SendReport
@@ -231,7 +231,7 @@ class Display:
         return await self._reader.run(lambda x: windows.under(x, point))
 
     async def pointer(self) -> Cursor:
-        seen = await self._reader.run(lambda x: x.root.query_pointer())
+        seen = await self._reader.run(_core_pointer)
         return Cursor(x=seen.root_x, y=seen.root_y)
 
     async def ping(self) -> float:
@@ -323,3 +323,8 @@ def _round_trip(x: XConnection) -> float:
     start = time.perf_counter()
     x.display.sync()
     return time.perf_counter() - start
+def _core_pointer(x: XConnection) -> XObject:
+    xinput.use_core_devices(x)
+    return x.root.query_pointer()
+
+

@@ -25,7 +25,7 @@ from . import xkb
 from .connection import LOST
 from .keymap import Stroke
 from .typist import Readiness, Typist
-from .xinput import Echo, SenderConnection
+from .xinput import Echo, SenderConnection, use_core_devices
 
 SLICE = 0.005
 """Seconds between two looks at the permit during a pause."""
@@ -274,12 +274,13 @@ class Sender:
 
     def _begin(self, *, typing: bool) -> None:
         """Know the state that the atoms start from, and listen from here on."""
+        use_core_devices(self._x)
         if typing and not xkb.read(self._x).clear:
             xkb.clear(self._x)  # Caps Lock would turn every letter round
-        if self._x.echo.filtered() and xkb.filters(self._x):  # turned on since the batch began
+        if self._x.echo.disturbed() and xkb.filters(self._x):  # turned on since the batch began
             xkb.clear_filters(self._x)
             self._x.display.sync()
-            self._x.echo.filtered()
+            self._x.echo.disturbed()
         self._x.echo.read()  # what an earlier send left, if the server failed in it
         self._x.echo.listen()
         self._x.overhearing.start()
@@ -304,7 +305,7 @@ class Sender:
                     return False
                 echoes.remove(echo)
             self._report.interference = True
-        self._report.interference |= self._x.echo.filtered()  # what was echoed may not have been heard
+        self._report.interference |= self._x.echo.disturbed()  # what was echoed may not have been heard
         return True
 
     def _compare_keys(self) -> None:

@@ -29,7 +29,7 @@ class Quiescence:
         keys: Keycodes that are down.
         buttons: Buttons that are down.
         reasons: "held_keys", "held_buttons", "latched_modifiers", a locked modifier's name, "group",
-            one of xkb.FILTERS, "pointer_mapping".
+            one of xkb.FILTERS, "pointer_mapping", "other_devices" (further pointers and keyboards).
     """
 
     keys: tuple[int, ...]
@@ -43,12 +43,14 @@ class Quiescence:
 
 def look(x: XConnection) -> Quiescence:
     """Read everything; several round trips, so all that *x* or anyone sent before was processed."""
+    xinput.use_core_devices(x)
     keys = tuple(codes_down(x.display.query_keymap()))
     buttons = tuple(sorted(xinput.buttons_down(x)))
     reasons = [
         *(["held_keys"] if keys else []),
         *(["held_buttons"] if buttons else []),
         *_leanings(x),
+        *(["other_devices"] if xinput.other_pointers(x) or not xinput.uses_core_devices(x) else []),
     ]
     return Quiescence(keys, buttons, tuple(reasons))
 
@@ -76,6 +78,8 @@ def release(x: XConnection) -> None:
         found = look(x)
         if found.quiet:
             return
+        for pointer in xinput.other_pointers(x):
+            xinput.remove(x, pointer)
         for code in found.keys:
             xtest.fake_input(x.display, X.KeyRelease, code)
         if found.buttons:  # logical ones: under a swapped mapping, no telling which was pressed
@@ -95,6 +99,7 @@ def normalise(x: XConnection) -> list[str]:
     Raises:
         DisplayUnavailable: it could not be undone.
     """
+    xinput.use_core_devices(x)
     found = _leanings(x)
     if not found:
         return found

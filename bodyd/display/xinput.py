@@ -1,4 +1,4 @@
-"""XInput 2: the echo of every device event, and the state of all buttons.
+"""XInput 2: the echo of every device event, the state of all buttons, and whose devices are meant.
 
 A raw event reaches a client that asked for it once for every press, release and motion that the
 server makes of any fake or real input, whatever is grabbed: so the sender sees each of its own
@@ -24,7 +24,11 @@ from .overhear import Overhearing
 
 _NAME = "XInputExtension"
 _GENERIC_EVENT = 35
-_MASTER_POINTER = 2  # the virtual core pointer; its keyboard is 3
+_MASTER_POINTER, _MASTER_KEYBOARD = 2, 3  # the virtual core ones: every server has them
+_ALL_MASTERS = 1
+_POINTER = 1  # of a device's uses: a master pointer
+_REMOVE_MASTER, _ATTACH = 2, 1
+_DEVICE, _CLASS = struct.Struct("=HHHHHBx"), struct.Struct("=HH")  # XIDeviceInfo, the head of a class
 _RAW_TO_CORE = {
     xinput.RawKeyPress: X.KeyPress,
     xinput.RawKeyRelease: X.KeyRelease,
@@ -85,6 +89,63 @@ class _QueryPointer(rq.ReplyRequest):
     )
 
 
+class _SetClientPointer(rq.Request):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(44),
+        rq.RequestLength(),
+        rq.Card32("window"),
+        rq.Card16("device"),
+        rq.Pad(2),
+    )
+
+
+class _GetClientPointer(rq.ReplyRequest):
+    _request = rq.Struct(rq.Card8("opcode"), rq.Opcode(45), rq.RequestLength(), rq.Card32("window"))
+    _reply = rq.Struct(
+        rq.ReplyCode(),
+        rq.Pad(1),
+        rq.Card16("sequence_number"),
+        rq.ReplyLength(),
+        rq.Card8("set"),
+        rq.Pad(1),
+        rq.Card16("device"),
+        rq.Pad(20),
+    )
+
+
+class _QueryDevice(rq.ReplyRequest):
+    _request = rq.Struct(
+        rq.Card8("opcode"), rq.Opcode(48), rq.RequestLength(), rq.Card16("device"), rq.Pad(2)
+    )
+    _reply = rq.Struct(
+        rq.ReplyCode(),
+        rq.Pad(1),
+        rq.Card16("sequence_number"),
+        rq.ReplyLength(),
+        rq.Card16("count"),
+        rq.Pad(22),
+        rq.Binary("devices"),
+    )
+
+
+class _RemoveMaster(rq.Request):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(43),
+        rq.RequestLength(),
+        rq.Card8("changes"),
+        rq.Pad(3),
+        rq.Card16("kind"),
+        rq.Card16("length"),
+        rq.Card16("device"),
+        rq.Card8("mode"),
+        rq.Pad(1),
+        rq.Card16("pointer"),
+        rq.Card16("keyboard"),
+    )
+
+
 class EchoListener:
     """Turns the echo on and off on one connection, and reads it."""
 
@@ -94,7 +155,7 @@ class EchoListener:
         self._x = x
         self._opcode = x.opcode(_NAME)
         self._echoes: list[Echo] = []
-        self._remapped = self._filtered = False
+        self._remapped = self._disturbed = False
         announce(x)
         core: XObject = x.core  # the class's own table is all connections'
         core.event_classes = {**core.event_classes, _GENERIC_EVENT: _Generic}
@@ -118,21 +179,24 @@ class EchoListener:
         remapped, self._remapped = self._remapped, False
         return remapped
 
-    def filtered(self) -> bool:
-        """Whether what may swallow keys was turned on or off since the last time."""
+    def disturbed(self) -> bool:
+        """Whether, since the last time, key filters were turned on or off, or other devices used than
+        the core ones: an app can make some, and make them any client's.
+        """
         self._collect()
-        filtered, self._filtered = self._filtered, False
-        return filtered
+        disturbed, self._disturbed = self._disturbed, False
+        return disturbed
 
     def _collect(self) -> None:
         for event in pending(self._x):
             if xkb.tells_of_map(self._x, event):
                 self._remapped = True
             elif xkb.tells_of_filter(self._x, event):
-                self._filtered = True
+                self._disturbed = True
             elif event.type == _GENERIC_EVENT:
-                extension, _, _, kind, _, _, detail = self._codes.unpack_from(event.binary)
+                extension, _, _, kind, device, _, detail = self._codes.unpack_from(event.binary)
                 if extension == self._opcode and kind in _RAW_TO_CORE:
+                    self._disturbed |= device not in (_MASTER_POINTER, _MASTER_KEYBOARD)
                     self._echoes.append(Echo(_RAW_TO_CORE[kind], detail))
 
 
@@ -169,6 +233,49 @@ def buttons_down(x: XConnection) -> frozenset[int]:
     )
     mask = sum(word << 32 * index for index, word in enumerate(reply.buttons))
     return frozenset(button for button in range(1, mask.bit_length()) if mask >> button & 1)
+
+
+def use_core_devices(x: XConnection) -> None:
+    """From here on, *x* acts with the core pointer and keyboard, and reads theirs. Not acknowledged.
+
+    Any client can give any other one another pair, by XISetClientPointer.
+    """
+    _SetClientPointer(display=x.core, opcode=x.opcode(_NAME), window=0, device=_MASTER_POINTER)
+
+
+def uses_core_devices(x: XConnection) -> bool:
+    """Whether *x* still does."""
+    found: XObject = _GetClientPointer(display=x.core, opcode=x.opcode(_NAME), window=0)
+    return int(found.device) == _MASTER_POINTER
+
+
+def other_pointers(x: XConnection) -> list[int]:
+    """Master pointers beside the core one: apps have made them."""
+    found: XObject = _QueryDevice(display=x.core, opcode=x.opcode(_NAME), device=_ALL_MASTERS)
+    data, at, pointers = bytes(found.devices), 0, []
+    for _ in range(found.count):
+        device, use, _, classes, name, _ = _DEVICE.unpack_from(data, at)
+        at += _DEVICE.size + (name + 3) // 4 * 4
+        for _ in range(classes):
+            at += 4 * _CLASS.unpack_from(data, at)[1]
+        if use == _POINTER and device != _MASTER_POINTER:
+            pointers.append(device)
+    return pointers
+
+
+def remove(x: XConnection, pointer: int) -> None:
+    """Remove a master pointer and its keyboard. Not acknowledged: read back."""
+    _RemoveMaster(
+        display=x.core,
+        opcode=x.opcode(_NAME),
+        changes=1,
+        kind=_REMOVE_MASTER,
+        length=3,
+        device=pointer,
+        mode=_ATTACH,
+        pointer=_MASTER_POINTER,
+        keyboard=_MASTER_KEYBOARD,
+    )
 
 
 def pending(x: XConnection) -> Iterator[XObject]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from Xlib import X
 from Xlib.ext import xtest
+from Xlib.protocol import rq
 
-from bodyd.contract.atoms import ButtonDown, Char, KeyDown, MoveTo
-from bodyd.display import xkb
+from bodyd.contract.atoms import ButtonDown, ButtonUp, Char, KeyDown, MoveTo
+from bodyd.display import xinput, xkb
 from bodyd.display.connection import XConnection
 from bodyd.display.display import Display
 from bodyd.errors import DisplayUnavailable
@@ -123,6 +126,56 @@ async def test_what_filters_keys_is_noticed(server: XServer, display: Display, b
     assert await display.normalise() == [xkb.FILTERS[bit]]
     assert (await display.prove_quiescent()).quiet
     other.close()
+
+
+class _AddMaster(rq.Request):
+    _request = rq.Struct(
+        rq.Card8("opcode"),
+        rq.Opcode(43),
+        rq.RequestLength(),
+        rq.Card8("changes"),
+        rq.Pad(3),
+        rq.Binary("made"),
+    )
+
+
+def second_pair(x: XConnection) -> int:
+    """Another pointer and keyboard, as any app can make them; the pointer's id."""
+    made = struct.pack("=HHHBB", 1, 3, 4, 1, 1) + b"evil"
+    _AddMaster(display=x.core, opcode=x.opcode("XInputExtension"), changes=1, made=made)
+    (pointer,) = xinput.other_pointers(x)
+    return pointer
+
+
+def give_to_all(x: XConnection, pointer: int) -> None:
+    """Make *pointer* that of every client that has any resource."""
+    mine = int(x.core.info.resource_id_base)
+    for client in x.display.res_query_clients().clients:
+        for number in range(8 if client.resource_base not in (0, mine) else 0):
+            window = client.resource_base | number
+            opcode = x.opcode("XInputExtension")
+            xinput._SetClientPointer(display=x.core, opcode=opcode, window=window, device=pointer)
+    x.display.sync()
+
+
+async def test_a_button_held_on_another_pointer_is_no_quiet(
+    server: XServer, display: Display, recorder: Recorder, permit: AnyTime
+) -> None:
+    """An app makes a pointer of its own ours, in a press: the report says so, the proof too, and it goes."""
+    evil = server.connect()
+    pointer = second_pair(evil)
+    await display.send([MoveTo(9, 9)], permit)
+    report = await display.send(
+        [MoveTo(9, 9), ButtonDown(1)], permit, lambda sent: give_to_all(evil, pointer) if sent == 1 else None
+    )
+    assert report.interference
+    assert recorder.kinds()[-1] == "press"
+    assert "other_devices" in (await display.prove_quiescent()).reasons
+    await display.release_all()
+    assert (await display.prove_quiescent()).quiet
+    again = await display.send([MoveTo(20, 20), ButtonDown(1), ButtonUp(1)], permit)
+    assert (again.interference, again.readback_ok, again.failure) == (False, True, None)
+    evil.close()
 
 
 @pytest.mark.parametrize("when", ["before a text", "in a text"])
