@@ -19,6 +19,7 @@ import Xlib.threaded  # noqa: F401  must come first: python-xlib's locks are dum
 from Xlib import display as xlib_display
 from Xlib import error as xlib_error
 from Xlib.protocol import display as protocol_display
+from Xlib.protocol import event
 
 from bodyd.contract.ports import XEndpoint
 from bodyd.errors import DisplayUnavailable
@@ -38,6 +39,10 @@ LOST = (
     OSError,
 )
 """What a dying connection raises; translated to DisplayUnavailable in lane.py alone."""
+
+SPOILT = (xlib_error.XError, xcffib.XcffibException)
+"""What a connection raises that another client has spoilt: any of them can destroy any window, region or
+context, whoever made it. A new connection makes all of its own anew."""
 
 
 class Silent(OSError):
@@ -122,6 +127,7 @@ class XConnection:
         self.display.set_error_handler(lambda error, _request: self.errors.append(error))
         self.core = self.display.display
         self.core.error_classes = _true_errors(self.core.error_classes)
+        self.core.event_classes = _Events(self.core.event_classes)
         self.screen = self.display.screen()
         self.root = self.screen.root
         self._opcodes: dict[str, int] = {}
@@ -173,6 +179,25 @@ def _true_errors(known: XObject) -> XObject:
     """
     true = {code: kind for code, kind in known.items() if issubclass(kind, xlib_error.XError)}
     return {**true, 1: xlib_error.BadRequest, 2: xlib_error.BadValue}
+
+
+class _Events(dict[int, XObject]):
+    """python-xlib's classes by event type; what a class can't read, being made up, is an AnyEvent.
+
+    Any client can send any other an event of any type, with any bytes in it.
+    """
+
+    def get(self, kind: int, default: XObject = event.AnyEvent) -> XObject:
+        known: XObject = super().get(kind, default)
+
+        def read(display: XObject, binarydata: XObject) -> XObject:
+            try:
+                made = known[binarydata[1]] if isinstance(known, dict) else known
+                return made(display=display, binarydata=binarydata)
+            except Exception:
+                return event.AnyEvent(display=display, binarydata=binarydata)
+
+        return read
 
 
 # -- the seam ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from bodyd.contract.keys import character_keysym
 from bodyd.contract.ports import Permit
 
 from . import xkb
-from .connection import LOST
+from .connection import LOST, SPOILT
 from .keymap import Stroke
 from .typist import Readiness, Typist
 from .xinput import Echo, SenderConnection, use_core_devices
@@ -144,7 +144,7 @@ class Sender:
                 if not self._allowed(permit, stop) or not self._send(atom, atoms[index:], permit, stop):
                     break
             self._end()
-        except LOST:
+        except (*LOST, *SPOILT):
             self._report.failure = "display_lost"
             raise
         return readiness

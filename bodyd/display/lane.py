@@ -15,7 +15,7 @@ import trio
 from bodyd.contract.ports import XEndpoint
 from bodyd.errors import DisplayUnavailable
 
-from .connection import LOST, PATIENCE, Wire, connect
+from .connection import LOST, PATIENCE, SPOILT, Wire, connect
 
 GRACE = 0.25
 """Seconds that a cancelled call may take to end by itself before its connection is cut."""
@@ -52,6 +52,7 @@ class Lane(Generic[C]):
         self._limiter = trio.CapacityLimiter(1)
         self._wire: Wire | None = None
         self._connection: C | None = None
+        self._closed = False
 
     async def run(self, work: Callable[[C], T], *, interrupt: Callable[[], None] | None = None) -> T:
         """Run *work* on the connection in a worker thread, after the work asked for earlier.
@@ -79,7 +80,8 @@ class Lane(Generic[C]):
             raise DisplayUnavailable(f"the X server has not answered for {self._patience:g} s")
 
     async def aclose(self) -> None:
-        """Cut the connection and wait for its thread, bounded."""
+        """Cut the connection and wait for its thread, bounded; no other is opened."""
+        self._closed = True
         await self._cut()
 
     async def _join(self) -> None:
@@ -98,6 +100,8 @@ class Lane(Generic[C]):
                 self._drop()
 
     def _work(self, work: Callable[[C], T]) -> T:
+        if self._closed:
+            raise DisplayUnavailable("the connection to the X server is closed")
         try:
             if self._connection is None:
                 self._wire = connect(self._endpoint)
@@ -107,6 +111,9 @@ class Lane(Generic[C]):
         except LOST as exc:
             self._drop()
             raise DisplayUnavailable(f"the X connection is lost: {exc}") from exc
+        except SPOILT as exc:
+            self._drop()
+            raise DisplayUnavailable(f"the X server refused what it took before: {exc!r}") from exc
 
     def _drop(self) -> None:
         connection, wire, self._connection, self._wire = self._connection, self._wire, None, None

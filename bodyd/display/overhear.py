@@ -41,20 +41,7 @@ class Overhearing:
         """
         self._control = control
         self._data = data
-        nothing = (0, 0)
-        ranges = {
-            "core_requests": (_SEND_EVENT, _SEND_EVENT),
-            "core_replies": nothing,
-            "ext_requests": (0, 0, 0, 0),
-            "ext_replies": (0, 0, 0, 0),
-            "delivered_events": nothing,
-            "device_events": nothing,
-            "errors": nothing,
-            "client_started": False,
-            "client_died": False,
-        }
-        display: XObject = control.display
-        self._context = display.record_create_context(0, [record.AllClients], [ranges])
+        self._context = self._made()
         self._window = control.root.create_window(-1, -1, 1, 1, 0, X.CopyFromParent)
         self._marker = control.atom("BODYD_MARKER")
         control.display.sync()
@@ -68,6 +55,51 @@ class Overhearing:
         if not self.works:
             return
         self._heard = self._marked = self._running = False
+        self._enable()
+        if not self._running:  # another client has destroyed the context, or RECORD is out of order
+            self._context = self._made()
+            self._enable()
+        self.works = self._running
+
+    def stop(self) -> bool:
+        """No longer; whether any client has sent a made-up input event meanwhile, or kept us from hearing."""
+        if not self.works:
+            return False
+        message = event.ClientMessage(
+            window=self._window, client_type=self._marker, data=(32, [0, 0, 0, 0, 0])
+        )
+        self._window.send_event(message)
+        self._control.display.sync()
+        self._until(lambda: self._marked or not self._running)
+        if not self._running:  # another client has stopped it, and what came since was not heard
+            return True
+        self.works = self._marked
+        display: XObject = self._control.display
+        display.record_disable_context(self._context)
+        display.sync()
+        self._until(lambda: not self._running)
+        return self._heard
+
+    def _made(self) -> XObject:
+        """A new context, disabled."""
+        nothing = (0, 0)
+        ranges = {
+            "core_requests": (_SEND_EVENT, _SEND_EVENT),
+            "core_replies": nothing,
+            "ext_requests": (0, 0, 0, 0),
+            "ext_replies": (0, 0, 0, 0),
+            "delivered_events": nothing,
+            "device_events": nothing,
+            "errors": nothing,
+            "client_started": False,
+            "client_died": False,
+        }
+        display: XObject = self._control.display
+        context = display.record_create_context(0, [record.AllClients], [ranges])
+        display.sync()  # before it is asked for over the other connection
+        return context
+
+    def _enable(self) -> None:
         record.EnableContext(
             callback=self._take,
             display=self._data.core,
@@ -77,22 +109,6 @@ class Overhearing:
         )
         self._data.display.flush()
         self._until(lambda: self._running)
-
-    def stop(self) -> bool:
-        """No longer; whether any client has sent a made-up input event meanwhile."""
-        if not self.works:
-            return False
-        message = event.ClientMessage(
-            window=self._window, client_type=self._marker, data=(32, [0, 0, 0, 0, 0])
-        )
-        self._window.send_event(message)
-        self._control.display.sync()
-        self._until(lambda: self._marked)
-        display: XObject = self._control.display
-        display.record_disable_context(self._context)
-        display.sync()
-        self._until(lambda: not self._running)
-        return self._heard
 
     def _take(self, reply: XObject) -> None:
         if reply.category == record.StartOfData:
@@ -111,16 +127,13 @@ class Overhearing:
         self._heard |= kind in _INPUT
 
     def _until(self, done: Callable[[], bool]) -> None:
-        """Take what comes until *done*; if that never comes, RECORD is out of order: do without."""
+        """Take what comes until *done*, bounded."""
         end = time.monotonic() + _PATIENCE
         poll = select.poll()
         poll.register(self._data.wire, select.POLLIN)
         while True:
             self._data.display.pending_events()
             left = end - time.monotonic()
-            if done():
-                return
-            if left <= 0:
-                self.works = False
+            if done() or left <= 0:
                 return
             poll.poll(left * 1000)

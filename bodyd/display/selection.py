@@ -107,6 +107,7 @@ class SelectionConnection(XConnection):
 
     def own(self, selection: str, content: Content) -> bool:
         """Become the owner of *selection*, serving *content*; False if someone was faster."""
+        self._still_ours()
         atom = self.atom(selection)
         self._window.set_selection_owner(atom, self._server_time())
         if self._owner(atom) != self._window.id:
@@ -125,6 +126,10 @@ class SelectionConnection(XConnection):
     def held(self, selection: str) -> Content | None:
         """What we offer there, if we own it."""
         return self._offers.get(selection) if self._owner(self.atom(selection)) == self._window.id else None
+
+    def _still_ours(self) -> None:
+        """Raises BadWindow if another client has destroyed the window: nothing can be owned or asked then."""
+        self._window.get_attributes()
 
     def _owner(self, atom: int) -> int:
         owner: XObject = self.display.get_selection_owner(atom)
@@ -147,6 +152,7 @@ class SelectionConnection(XConnection):
 
     def ask(self, selection: str, target: str) -> None:
         """Ask the owner for *target*; `pump` will tell Received."""
+        self._still_ours()
         self._incoming = None
         self._asking = True
         self._window.delete_property(self.atom(_INBOX))

@@ -69,11 +69,13 @@ class DamageConnection(XcbConnection):
         return changed
 
     def _read_events(self) -> None:
-        while (event := self.xcb.poll_for_event()) is not None:
-            if isinstance(event, xcffib.damage.NotifyEvent):
-                self.damaged = True
-            elif isinstance(event, xcffib.xproto.ConfigureNotifyEvent):
-                self.size = Size(width=event.width, height=event.height)
+        resized = False
+        for event in self.events():
+            self.damaged |= isinstance(event, xcffib.damage.NotifyEvent)
+            resized |= isinstance(event, xcffib.xproto.ConfigureNotifyEvent)
+        if resized:  # any app can send such an event, with any size in it
+            geometry = self.core.GetGeometry(self.screen.root).reply()
+            self.size = Size(width=geometry.width, height=geometry.height)
 
 
 class Watch:

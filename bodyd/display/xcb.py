@@ -6,6 +6,8 @@ Its waits are libxcb's own and end only with the connection: lane.py cuts the wi
 from __future__ import annotations
 
 import os
+import struct
+from collections.abc import Iterator
 from typing import Any
 
 import xcffib
@@ -61,6 +63,21 @@ class XcbConnection:
 
     def ready(self) -> None:
         """Query versions, make resources."""
+
+    def events(self) -> Iterator[Any]:
+        """Events that have arrived, without waiting. Those that can't be read are made up: left out.
+
+        Raises:
+            XcffibException: the server's complaint about an earlier request.
+        """
+        while True:
+            try:
+                event = self.xcb.poll_for_event()
+            except (IndexError, ValueError, struct.error, UnicodeError):
+                continue
+            if event is None:
+                return
+            yield event
 
     def close(self) -> None:
         """Hang up. The server frees what this client owned."""

@@ -157,8 +157,8 @@ class EchoListener:
         self._echoes: list[Echo] = []
         self._remapped = self._disturbed = False
         announce(x)
-        core: XObject = x.core  # the class's own table is all connections'
-        core.event_classes = {**core.event_classes, _GENERIC_EVENT: _Generic}
+        core: XObject = x.core
+        core.event_classes[_GENERIC_EVENT] = _Generic
 
     def listen(self) -> None:
         """From here on. Off while idle, so that nobody's input piles up unread."""
