@@ -46,6 +46,7 @@ from bodyd.http.upgrades import Upgrades
 from bodyd.journal.chain import Checkpoint
 from bodyd.journal.documents import open_documents
 from bodyd.journal.journal import Journal, open_journal
+from bodyd.stream.stream import open_stream
 
 if TYPE_CHECKING:
     from bodyd.execution.code import Code
@@ -111,6 +112,7 @@ async def serve(
                 report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
             tokens = Tokens.load_or_create(private)
             async with (
+                open_stream(body) as stream,
                 _shell(config, desktop.layout, body, journal) as shell,
                 _code(config, desktop.layout, body, journal) as code,
                 _adapters(config, body, shell, private, clock) as adapters,
@@ -136,7 +138,7 @@ async def serve(
                 )
                 async with listen(
                     cast(App, create_app(services)),
-                    upgrade=Upgrades(services),
+                    upgrade=Upgrades(services, [stream.route]),
                     host=config.http.host,
                     port=config.http.port,
                     unix_path=config.api_socket,

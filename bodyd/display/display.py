@@ -31,6 +31,7 @@ from .damage import Mark, Settled
 from .hand import Hand, answer
 from .input import SendReport
 from .lane import Lane
+from .lens import Lens, open_lens
 from .probes import ManagerProbe
 from .quiescence import Quiescence
 from .scenery import Scenery
@@ -90,6 +91,7 @@ class Display:
     def __init__(self, endpoint: XEndpoint) -> None:
         self.size = Size(width=1, height=1)
         self.geometry = 0
+        self._endpoint = endpoint
         self._album = Album()
         self._reader: Lane[XConnection] = Lane(endpoint, _open_reader, patience=None)
         self._scenery: Lane[Scenery] = Lane(endpoint, Scenery, patience=None)
@@ -194,6 +196,10 @@ class Display:
         """
         return await self._camera.run(lambda c: camera.raw(c, bounds))
 
+    def lens(self) -> Lane[Lens]:
+        """A connection of its own for whoever shows the screen live; the caller closes it."""
+        return open_lens(self._endpoint)
+
     def activity(self) -> Mark:
         """A mark of the screen's activity so far, to settle on after an input."""
         return self._watch.mark()
@@ -289,6 +295,16 @@ class Display:
         """
         return await self._clipboard.read()
 
+    async def clear_clipboard(self) -> None:
+        """Leave nothing on the clipboard, nor in the primary selection, whoever owned them.
+
+        Raises:
+            Unavailable: another client keeps taking them. DisplayUnavailable.
+        """
+        for selection in (CLIPBOARD, PRIMARY):
+            await self._clipboard.write("", selection)
+            await self._clipboard.restore(selection, None)
+
     async def write_clipboard(self, text: str) -> None:
         """Own the clipboard with *text*, for as long as nobody else takes it.
 
@@ -319,12 +335,12 @@ def _open_reader(wire: Wire) -> XConnection:
     return connection
 
 
-def _round_trip(x: XConnection) -> float:
-    start = time.perf_counter()
-    x.display.sync()
-    return time.perf_counter() - start
 def _core_pointer(x: XConnection) -> XObject:
     xinput.use_core_devices(x)
     return x.root.query_pointer()
 
 
+def _round_trip(x: XConnection) -> float:
+    start = time.perf_counter()
+    x.display.sync()
+    return time.perf_counter() - start

@@ -29,7 +29,7 @@ from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseState, 
 from bodyd.contract.ports import Caller, XEndpoint
 from bodyd.contract.receipts import Receipt
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
-from bodyd.errors import DisplayUnavailable, JournalUnavailable, NotFound, PersonDriving
+from bodyd.errors import DisplayUnavailable, JournalUnavailable, NotFound, PersonDriving, Unavailable
 from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 from bodyd.policy.rules import Rules
@@ -37,6 +37,7 @@ from bodyd.policy.rules import Rules
 from .acts import Acts
 from .door import Door
 from .events import Events
+from .hands import Hands
 from .health import Health
 from .live import LiveDisplay
 from .screens import Screens
@@ -102,10 +103,14 @@ class Body:
         self._desktop = desktop
         self._journal = journal
         self._clock = clock
-        self.events = Events()
+        self.events = Events(private=lambda: self._leases.person_driving)
         self._also: list[Callable[[], Awaitable[bool]]] = []
+        self._forgetful: list[Callable[[], None]] = []
         self._live = LiveDisplay(self._endpoint, self._moved)
-        self._screens = Screens(live=self._live, journal=journal, clock=clock)
+        self._screens = Screens(
+            live=self._live, journal=journal, clock=clock, private=lambda: self._leases.person_driving
+        )
+        self._forgetful.append(self._screens.forget_private)
         rules = Rules(deny=frozenset(config.policy.deny), approve=frozenset(config.policy.approve))
         self._door = Door(
             leases=lambda: self._leases,
@@ -127,6 +132,9 @@ class Body:
             clock=clock,
             announce=self.events.publish,
         )
+        self.hands = Hands(
+            leases=lambda: self._leases, door=self._door, acts=self._acts, live=self._live, journal=journal
+        )
         self._health = Health(self._live, desktop, in_use=self._in_use, tell=self._tell_of_mending)
         self._leases = LeaseManager(
             body_id=body_id,
@@ -142,6 +150,20 @@ class Body:
     def leases(self) -> LeaseManager:
         """The lease, for what else runs under it (execution/)."""
         return self._leases
+
+    @property
+    def live(self) -> LiveDisplay:
+        """The display that is there now, for the live view (stream/)."""
+        return self._live
+
+    @property
+    def person_driving(self) -> bool:
+        """A person has the body: what it shows is for owners alone."""
+        return self._leases.person_driving
+
+    def forget_at_hand_over(self, forget: Callable[[], None]) -> None:
+        """Call *forget* before anyone is granted the body: what was seen under the last claim is over."""
+        self._forgetful.append(forget)
 
     def also_quiesce(self, halted: Callable[[], Awaitable[bool]]) -> None:
         """Let no hand-over be proved quiet before *halted* says so, too; it ends within the lease's bound."""
@@ -311,8 +333,20 @@ class Body:
         await self._desktop.wait_generation(generation)
 
     async def _quiesce(self) -> bool:
-        """The door's proof first, for keys are held there; then everyone else's."""
-        return await self._door.quiesce() and all([await halted() for halted in self._also])
+        """The door's proof first, for keys are held there; then everyone else's.
+
+        After a person, the clipboard is cleared before it counts as quiet: it may hold what they copied.
+        """
+        if not await self._door.quiesce() or not all([await halted() for halted in self._also]):
+            return False
+        if self._leases.person_driving:
+            try:
+                await self._live.current.clear_clipboard()
+            except Unavailable:
+                return False
+        for forget in self._forgetful:
+            forget()
+        return True
 
     async def _recover_connections(self) -> bool:
         await self._live.reconnect()

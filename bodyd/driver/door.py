@@ -150,6 +150,17 @@ class Door:
         async with self._turns, self._sending:
             yield None if admission is None else self._leases().admit_again(admission)
 
+    @asynccontextmanager
+    async def between_batches(self, admission: Admission) -> AsyncIterator[tuple[Display, Admission]]:
+        """The display, for input that is not a batch; no batch is dispatched and no drain proved meanwhile.
+
+        Raises:
+            LeaseError: the claim does not admit it any more.
+            DisplayUnavailable.
+        """
+        async with self._sending:
+            yield self._live.current, self._leases().admit_again(admission)
+
     async def quiesce(self) -> bool:
         """Prove that nothing is in flight and nothing is held: the lease's drains wait for this.
 

@@ -10,20 +10,30 @@ import trio
 from bodyd.contract.events import Event
 
 BUFFER = 256
+_ALWAYS = ("lease.", "body.")
 
 
 class Events:
-    """Fan-out of events; publishing never waits."""
+    """Fan-out of events; publishing never waits.
 
-    def __init__(self) -> None:
+    Args:
+        private: Whether a person drives: those who may not see that learn only of the lease.
+    """
+
+    def __init__(self, private: Callable[[], bool] = lambda: False) -> None:
+        self._private = private
         self._listeners: list[Callable[[Event], None]] = []
+        self._owners: set[trio.MemorySendChannel[Event]] = set()
         self._watchers: dict[trio.MemorySendChannel[Event], trio.MemoryReceiveChannel[Event]] = {}
 
     def publish(self, event: Event) -> None:
         """Hand *event* to every watcher; one that is BUFFER events behind loses its oldest."""
         for tell in self._listeners:
             tell(event)
+        hidden = self._private() and not event.type.startswith(_ALWAYS)
         for send, receive in list(self._watchers.items()):
+            if hidden and send not in self._owners:
+                continue
             try:
                 send.send_nowait(event)
             except trio.WouldBlock:
@@ -38,13 +48,16 @@ class Events:
         self._listeners.append(tell)
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:
-        """Events from now on, until the context is left."""
+    async def subscribe(self, *, owner: bool = False) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:
+        """Events from now on, until the context is left; *owner*: also those of a person's turn."""
         send, receive = trio.open_memory_channel[Event](BUFFER)
         self._watchers[send] = receive
+        if owner:
+            self._owners.add(send)
         try:
             yield receive
         finally:
             self._watchers.pop(send, None)
+            self._owners.discard(send)
             send.close()
             receive.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable
 
 from bodyd.clock import Clock
@@ -15,11 +16,14 @@ from bodyd.contract.screenshots import (
     WindowTarget,
 )
 from bodyd.display.display import Display
-from bodyd.errors import InvalidRequest, NotFound
+from bodyd.errors import InvalidRequest, NotFound, PersonDriving
 from bodyd.journal.journal import Journal
 
 from .admission import Sight
 from .live import LiveDisplay
+
+UNSTORED = 4
+"""Pictures of a person's turn that are kept in memory."""
 
 ATTEMPTS = 3
 """Captures until picture and windows are of one moment; on a screen that never rests, the last counts."""
@@ -28,7 +32,15 @@ ATTEMPTS = 3
 class Screens:
     """The screenshots of one body, and the latest that was given to its driver."""
 
-    def __init__(self, *, live: LiveDisplay, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self, *, live: LiveDisplay, journal: Journal, clock: Clock, private: Callable[[], bool]
+    ) -> None:
+        """
+        Args:
+            private: Whether a person drives: what is seen then is never stored, and soon forgotten.
+        """
+        self._private = private
+        self._unstored: OrderedDict[str, bytes] = OrderedDict()
         self._live = live
         self._journal = journal
         self._clock = clock
@@ -57,6 +69,7 @@ class Screens:
         """
         display = self._live.current
         screen = self._live.screen
+        private = self._private()
         scene = await display.scene()
         for _ in range(ATTEMPTS):
             bounds = _bounds(request, scene.windows, display)
@@ -84,10 +97,29 @@ class Screens:
             sha256=capture.sha256,
             input_ready=bind,
         )
-        await self._journal.put_screenshot(shot, capture.png)
+        await self._keep(shot, capture.png, private=private)
         if bind:
             self._sight = Sight(shot, screen, scene.popups)
         return shot
+
+    async def _keep(self, shot: Screenshot, png: bytes, *, private: bool) -> None:
+        """In the journal, or in memory alone where it shows what is a person's.
+
+        Raises:
+            PersonDriving: the person's turn has begun or ended while the picture was made.
+        """
+        if private != self._private():
+            raise PersonDriving("the body changed hands while the picture was made; ask again")
+        if not private:
+            await self._journal.put_screenshot(shot, png)
+            return
+        self._unstored[shot.screenshot_id] = png
+        while len(self._unstored) > UNSTORED:
+            self._unstored.popitem(last=False)
+
+    def forget_private(self) -> None:
+        """The body changes hands: what a person saw is gone."""
+        self._unstored.clear()
 
     async def image(self, screenshot_id: str) -> bytes:
         """The PNG of a kept screenshot.
@@ -95,6 +127,8 @@ class Screens:
         Raises:
             NotFound: never taken, or its retention ended.
         """
+        if (unstored := self._unstored.get(screenshot_id)) is not None:
+            return unstored
         shot = await self._journal.screenshot(screenshot_id)
         png = await self._journal.image(shot.sha256) if shot is not None else None
         if png is None:

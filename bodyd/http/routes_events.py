@@ -14,7 +14,7 @@ from bodyd.errors import Unavailable
 
 from .listener import CLOSERS
 from .routing import Api
-from .services import EventSource, connection_state, services
+from .services import EventSource, caller, connection_state, services
 
 KEEP_ALIVE_SECONDS = 15.0
 LEAVE_SECONDS = 1.0
@@ -27,7 +27,8 @@ def add(api: Api) -> None:
         if source is None:
             raise Unavailable("this body publishes no events; poll GET /v1/status")
         closers: set[Callable[[], None]] = connection_state().get(CLOSERS, set())
-        return Response(EventStream(source, closers), content_type="text/event-stream")
+        owner = caller().scope is Scope.OWNER
+        return Response(EventStream(source, closers, owner=owner), content_type="text/event-stream")
 
 
 class EventStream:
@@ -37,8 +38,9 @@ class EventStream:
     no scope is open between two frames.
     """
 
-    def __init__(self, source: EventSource, closers: set[Callable[[], None]]) -> None:
+    def __init__(self, source: EventSource, closers: set[Callable[[], None]], *, owner: bool = False) -> None:
         self._source = source
+        self._owner = owner
         self._closers = closers
         self._subscription = AsyncExitStack()
         self._channel: trio.MemoryReceiveChannel[Event] | None = None
@@ -48,7 +50,9 @@ class EventStream:
 
     async def __anext__(self) -> bytes:
         if self._channel is None:
-            self._channel = await self._subscription.enter_async_context(self._source.subscribe())
+            self._channel = await self._subscription.enter_async_context(
+                self._source.subscribe(owner=self._owner)
+            )
             self._closers.add(self._channel.close)
             return b": bodyd\n\n"
         try:

@@ -11,7 +11,7 @@ from bodyd.contract.lease import Scope
 
 from .listener import PORT
 from .routing import PUBLIC, Api
-from .services import connection_state, read_model, reply, services
+from .services import caller, connection_state, read_model, reply, services
 
 
 class TicketRequest(BaseModel):
@@ -48,6 +48,11 @@ def add(api: Api) -> None:
         wanted = await read_model(RedeemRequest)
         token, scope, expires_at = services().tickets.redeem(wanted.ticket)
         return reply({"token": token, "scope": scope.value, "expires_at": expires_at})
+
+    @api.post("/v1/tickets/stream", Scope.VIEWER)
+    async def board() -> Response:
+        ticket, expires_at = services().tickets.issue_boarding(caller())
+        return reply({"ticket": ticket, "scope": caller().scope.value, "expires_at": expires_at})
 
 
 def _page() -> str | None:

@@ -37,8 +37,13 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 class EventSource(Protocol):
     """Where `GET /v1/events` reads from. The channel is bounded and loses the oldest when full."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Event]]:
-        """Events from now on. The context holds no nursery: it is left from a generator."""
+    def subscribe(
+        self, *, owner: bool = False
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Event]]:
+        """Events from now on; while a person drives, those of the lease alone unless for an *owner*.
+
+        The context holds no nursery: it is left from a generator.
+        """
         ...
 
 

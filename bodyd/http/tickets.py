@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 from bodyd.clock import Clock
 from bodyd.contract.lease import Scope
+from bodyd.contract.ports import Caller
 from bodyd.errors import Unauthorized
 
 from .tokens import digest, mint
 
 TICKET_SECONDS = 300.0
+BOARDING_SECONDS = 30.0
+"""How long a page has to open the WebSocket that it was given a ticket for."""
+
 SESSION_SECONDS = 12 * 3600.0
 KEPT = 256
 
@@ -54,6 +58,25 @@ class _Vault:
         return scope
 
 
+class _Boarding:
+    """Who may open one WebSocket each, soon."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
+
+    def issue(self, caller: Caller) -> tuple[str, int]:
+        ticket = mint("stream")
+        self._waiting[digest(ticket)] = caller, self._clock.monotonic() + BOARDING_SECONDS
+        while len(self._waiting) > KEPT:
+            self._waiting.popitem(last=False)
+        return ticket, self._clock.wall_ms() + int(BOARDING_SECONDS * 1000)
+
+    def take(self, ticket: str) -> Caller | None:
+        caller, deadline = self._waiting.pop(digest(ticket), (None, 0.0))
+        return caller if deadline > self._clock.monotonic() else None
+
+
 class Tickets:
     """Issues tickets, redeems each once, and knows the sessions that came of them.
 
@@ -64,6 +87,7 @@ class Tickets:
     def __init__(self, clock: Clock) -> None:
         self._tickets = _Vault("ticket", TICKET_SECONDS, clock)
         self._sessions = _Vault("session", SESSION_SECONDS, clock)
+        self._boarding = _Boarding(clock)
 
     def issue(self, scope: Scope) -> tuple[str, int]:
         """A ticket for *scope*, and when it ends (Unix milliseconds)."""
@@ -83,6 +107,21 @@ class Tickets:
             )
         token, expires_at = self._sessions.issue(scope)
         return token, scope, expires_at
+
+    def issue_boarding(self, caller: Caller) -> tuple[str, int]:
+        """A ticket with which *caller* may open one WebSocket, and when it ends (Unix milliseconds)."""
+        return self._boarding.issue(caller)
+
+    def board(self, ticket: str) -> Caller:
+        """Whose ticket it is; it is used up.
+
+        Raises:
+            Unauthorized: unknown, used or expired; these are not told apart.
+        """
+        caller = self._boarding.take(ticket)
+        if caller is None:
+            raise Unauthorized("this ticket was used already or is too old; ask for another and try again")
+        return caller
 
     def session(self, token_digest: str) -> Scope | None:
         """The scope of a live session, by its token's digest."""

@@ -19,9 +19,12 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.trio.server import Server, ServerConnection
+from websockets.typing import Subprotocol
 
 from bodyd.contract.adapters import HttpRequest, SocketClosed, SocketRoute
+from bodyd.contract.ports import Caller
 from bodyd.errors import BodydError, InvalidRequest, NotFound
+from bodyd.stream.protocol import SUBPROTOCOL, TICKET_PREFIX
 
 from .auth import require
 from .connection import STALLED_SECONDS
@@ -94,15 +97,26 @@ class Upgrades:
         self._services.origins.check(
             headers.get("host"), headers.get("origin"), headers.get("sec-fetch-site"), unix=unix
         )
-        caller = self._services.gate.caller(
-            [value for name, value in head.headers if name == "authorization"]
-        )
+        caller = self._caller(head)
         route = self._routes.get(unquote(target.path))
         if route is None:
             raise NotFound("no WebSocket is served at this path; docs/reference/http-api.md lists them")
         require(caller, route.scope)
         query = {name: tuple(values) for name, values in parse_qs(target.query).items()}
         return HttpRequest("GET", route.path, {}, query, headers, b"", caller), route
+
+    def _caller(self, head: Head) -> Caller:
+        """By a bearer token; or by a one-use ticket among the subprotocols, which is all that a page can say.
+
+        Raises:
+            Unauthorized.
+        """
+        given = [value for name, value in head.headers if name == "authorization"]
+        if not given:
+            for offered in _offered(head):
+                if offered.startswith(TICKET_PREFIX):
+                    return self._services.tickets.board(offered.removeprefix(TICKET_PREFIX))
+        return self._services.gate.caller(given)
 
     def _handshake(self, head: Head) -> tuple[ServerProtocol, Request]:
         """The protocol with its 101 ready to be sent, and the request that it accepted.
@@ -114,7 +128,11 @@ class Upgrades:
             raise InvalidRequest("an upgrade has no body")
         fields = Headers([(name, value) for name, value in head.headers if name in _HANDSHAKE])
         fields["Host"] = head.header("host") or "localhost"
-        protocol = ServerProtocol(max_size=self._services.config.http.max_body_bytes, logger=_quiet)
+        protocol = ServerProtocol(
+            max_size=self._services.config.http.max_body_bytes,
+            logger=_quiet,
+            select_subprotocol=_select_subprotocol,
+        )
         protocol.receive_data(Request("/", fields).serialize())
         found = protocol.events_received()
         response = protocol.accept(cast(Request, found[0])) if found else None
@@ -123,6 +141,17 @@ class Upgrades:
             raise InvalidRequest(f"this is no WebSocket handshake: {why}")
         protocol.send_response(response)
         return protocol, cast(Request, found[0])
+
+
+def _offered(head: Head) -> list[str]:
+    """The subprotocols that the client offers."""
+    values = [value for name, value in head.headers if name == "sec-websocket-protocol"]
+    return [part.strip() for value in values for part in value.split(",")]
+
+
+def _select_subprotocol(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """The stream's own, where it is offered; others are nobody's business here."""
+    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
 
 
 class _Socket:

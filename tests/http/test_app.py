@@ -82,6 +82,7 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/tools",
         "/v1/screenshots",
         "/v1/screenshots/<screenshot_id>/image",
+        "/v1/tickets/stream",
     }
     assert by_scope[Scope.DRIVER] == {
         "/v1/input",

@@ -31,7 +31,7 @@ class Source:
         self.left = trio.Event()
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:
+    async def subscribe(self, *, owner: bool = False) -> AsyncIterator[trio.MemoryReceiveChannel[Event]]:
         send, receive = trio.open_memory_channel[Event](16)
         self.channels.add(send)
         self.heard.set()
