@@ -272,10 +272,9 @@ async def test_control_minus_zooms_out(world, client):
         told = page.entries("ready")
         return bool(told) and told[-1]["inner"][0] > told[-1]["outer"][0]
 
-    try:
-        assert await world.page.until(wider)
-    finally:
-        await lease.screenshot()
-        await lease.input([{"type": "keypress", "keys": ["CTRL", "0"]}])
-        assert await world.page.until(lambda page: not wider(page))
-        await lease.release()
+    zoomed_out = await world.page.until(wider)
+    await lease.screenshot()
+    await lease.input([{"type": "keypress", "keys": ["CTRL", "0"]}])
+    assert zoomed_out
+    assert await world.page.until(lambda page: not wider(page))
+    await lease.release()
