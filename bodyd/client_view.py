@@ -68,6 +68,7 @@ async def open_view(
             view = View(connection, error_of, _decoder() if video else None)
             nursery.start_soon(view.run)
             try:
+                await view.greet()
                 yield view
             except Exception as exc:  # kept out of the nursery's exception group: it is the caller's
                 failed = exc
@@ -118,9 +119,13 @@ class View:
         self.closed = False
         self.paused = False
 
+    async def greet(self) -> None:
+        """Say hello, and wait for the welcome."""
+        await self._say("hello", version=p.VERSION, codecs=["h264"] if self._av is not None else [])
+        await self.until(lambda view: view.scope is not None)
+
     async def run(self) -> None:
         """Read until the connection ends; `BodyClient.stream` runs it."""
-        await self._say("hello", version=p.VERSION, codecs=["h264"] if self._av is not None else [])
         try:
             while True:
                 message = await self._connection.recv()

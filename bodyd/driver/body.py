@@ -74,6 +74,10 @@ class DesktopPort(Protocol):
     async def restart_display(self, screen: tuple[int, int] | None = None) -> None: ...
 
 
+BLANK_SECONDS = 5.0
+"""How long the journal may take to be told that an epoch is a person's."""
+
+
 @asynccontextmanager
 async def open_body(
     config: Config, *, body_id: str, desktop: DesktopPort, journal: Journal, clock: Clock
@@ -133,7 +137,12 @@ class Body:
             announce=self.events.publish,
         )
         self.hands = Hands(
-            leases=lambda: self._leases, door=self._door, acts=self._acts, live=self._live, journal=journal
+            take_over=self.takeover,
+            leases=lambda: self._leases,
+            door=self._door,
+            acts=self._acts,
+            live=self._live,
+            journal=journal,
         )
         self._health = Health(self._live, desktop, in_use=self._in_use, tell=self._tell_of_mending)
         self._leases = LeaseManager(
@@ -291,7 +300,8 @@ class Body:
     async def acquire(
         self, request: AcquireRequest, *, caller: Caller, kind: HolderKind = HolderKind.AGENT
     ) -> Grant:
-        return await self._leases.acquire(request, caller=caller, kind=kind)
+        grant = await self._leases.acquire(request, caller=caller, kind=kind)
+        return await self._blank(grant) if kind is HolderKind.PERSON else grant
 
     def lease(self) -> LeaseView:
         """The lease as it is now."""
@@ -316,7 +326,7 @@ class Body:
         return await self._leases.stop(caller=caller, reason=reason)
 
     async def takeover(self, *, caller: Caller, reason: str) -> Grant:
-        return await self._leases.takeover(caller=caller, reason=reason)
+        return await self._blank(await self._leases.takeover(caller=caller, reason=reason))
 
     async def handback(self, *, caller: Caller, lease_token: str) -> LeaseView:
         return await self._leases.handback(caller=caller, lease_token=lease_token)
@@ -357,6 +367,23 @@ class Body:
         await self._desktop.restart_display()
         await self._live.opened_after(generation)
         return await self._quiesce()
+
+    async def _blank(self, grant: Grant) -> Grant:
+        """A person has the body: nothing of what it shows in their epoch is kept.
+
+        Raises:
+            JournalUnavailable: that can't be made sure; the body is given back.
+        """
+        try:
+            with trio.move_on_after(BLANK_SECONDS, shield=True) as patience:
+                await self._journal.forget_epoch(grant.epoch)
+            if patience.cancelled_caught:
+                raise JournalUnavailable("the journal does not answer; the body was given back")
+        except JournalUnavailable:
+            with trio.move_on_after(BLANK_SECONDS, shield=True):
+                await self._leases.release(grant.lease_token)
+            raise
+        return grant
 
     def _in_use(self) -> bool:
         return self._leases.view().state is not LeaseState.VACANT

@@ -8,6 +8,7 @@ quiescence waits for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from bodyd.contract.acts import ClipboardRequest
 from bodyd.contract.atoms import Atom
@@ -25,18 +26,26 @@ from .door import Door
 from .live import LiveDisplay
 
 
+class TakeOver(Protocol):
+    """How a person takes the body."""
+
+    async def __call__(self, *, caller: Caller, reason: str) -> Grant: ...
+
+
 class Hands:
     """What a person may do to one body. Every method but `take_over` needs the token that it returned."""
 
     def __init__(
         self,
         *,
+        take_over: TakeOver,
         leases: Callable[[], LeaseManager],
         door: Door,
         acts: Acts,
         live: LiveDisplay,
         journal: Journal,
     ) -> None:
+        self._take_over = take_over
         self._leases = leases
         self._door = door
         self._acts = acts
@@ -58,9 +67,9 @@ class Hands:
         Raises:
             Forbidden, RecoveryRequired, BodyStopped, JournalUnavailable.
         Cancellation:
-            As LeaseManager.takeover.
+            As LeaseManager.takeover; what was granted by then lapses by its ttl.
         """
-        return await self._leases().takeover(caller=caller, reason=reason)
+        return await self._take_over(caller=caller, reason=reason)
 
     async def keep(self, lease_token: str) -> LeaseView:
         """Renew the person's claim; also after a blip, by another connection.
