@@ -269,8 +269,8 @@ class Runner:
                         out.write(f"{value!r}\n")
             except SystemExit as exc:
                 return None if not exc.code else f"SystemExit: {exc.code}"
-            except BaseException as exc:  # noqa: ASYNC103, ASYNC104  told to whoever asked
-                return _trace(exc)
+            except BaseException as exc:  # noqa: ASYNC103  (told to whoever asked)
+                return _trace(exc)  # noqa: ASYNC104
         return None
 
 
