@@ -117,7 +117,7 @@ ensure_venv() {
     # --group came with pip 25.1; Debian 12 has 23
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
     # shellcheck disable=SC2086  # nothing, or one option
-    .venv/bin/python -m pip install $quiet --disable-pip-version-check --editable '.[owner]' --group dev
+    .venv/bin/python -m pip install $quiet --disable-pip-version-check --editable '.[owner,video]' --group dev
     fingerprint >$stamp
     say "ready"
 }

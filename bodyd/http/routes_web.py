@@ -29,7 +29,12 @@ HEADERS = {
 
 
 def add(api: Api) -> None:
-    for path, name in (("/", "index.html"), ("/console.js", "console.js"), ("/console.css", "console.css")):
+    for path, name in (
+        ("/", "index.html"),
+        ("/console.js", "console.js"),
+        ("/console.css", "console.css"),
+        ("/view.js", "view.js"),
+    ):
         api.get(path, PUBLIC)(_static(WEB / name))
 
 

@@ -136,6 +136,13 @@ class Ack(_Message):
     sequence: Annotated[int, Field(strict=True, ge=0)]
 
 
+class Ping(_Message):
+    """Answered at once, to tell how far away the server is."""
+
+    type: Literal["ping"]
+    id: Annotated[int, Field(strict=True, ge=0)]
+
+
 class TakeOver(_Message):
     """Take the body for this person; owners only."""
 
@@ -220,7 +227,7 @@ class GetClipboard(_Message):
 
 Input = Pointer | Button | Wheel | KeyPress | Text | LetGo
 Request = TakeOver | Drive | HandBack | SetClipboard | GetClipboard
-Message = Hello | Ack | Input | Request
+Message = Hello | Ack | Ping | Input | Request
 
 _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
 
@@ -255,6 +262,7 @@ class Said(StrEnum):
     CLIPBOARD = "clipboard"
     REFUSED = "refused"
     DONE = "done"
+    PONG = "pong"
 
 
 def say(kind: Said, **fields: Any) -> str:  # noqa: ANN401

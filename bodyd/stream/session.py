@@ -57,6 +57,7 @@ class Session:
         self._token: str | None = None
         self._inputs: deque[p.Input | p.Request] = deque()
         self._input_came = trio.Event()
+        self._scope = trio.CancelScope()
         self._sent = 0
         self._dropped = 0
         self._audited_at = float("-inf")
@@ -78,6 +79,7 @@ class Session:
         try:
             with self._hub.watching(self._watcher):
                 async with trio.open_nursery() as nursery:
+                    self._scope = nursery.cancel_scope
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._act)
                     nursery.start_soon(self._look_after)
@@ -85,6 +87,10 @@ class Session:
         finally:
             with trio.move_on_after(LEAVE_SECONDS, shield=True):
                 await self._leave()
+
+    def end(self) -> None:
+        """Close the connection, soon."""
+        self._scope.cancel(reason="the live view is to end")
 
     def tell_state(self) -> None:
         """Say who drives, and whether what they see is to be seen here."""
@@ -135,6 +141,8 @@ class Session:
                     self._watcher.acknowledge(sequence)
                     if not had_room:
                         self._hub.poke()
+                case p.Ping(id=number):
+                    self._watcher.say(p.say(p.Said.PONG, id=number), latest="pong")
                 case p.Hello():
                     self._watcher.say(_refusal(InvalidRequest("hello was said already"), "hello"))
                 case _:

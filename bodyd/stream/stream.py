@@ -23,7 +23,7 @@ class Stream:
 
     def __init__(self, body: Body) -> None:
         self._body = body
-        self._sessions: set[Session] = set()
+        self.sessions: set[Session] = set()
         self.hub = Hub(body.live, epoch=lambda: body.lease().epoch)
         body.events.listen(self._hear)
         body.forget_at_hand_over(self.hub.veil)
@@ -36,16 +36,16 @@ class Stream:
     async def serve(self, request: HttpRequest, socket: Socket) -> None:
         """One client, until it leaves."""
         session = Session(self._body, self.hub, request, socket)
-        self._sessions.add(session)
+        self.sessions.add(session)
         try:
             await session.run()
         finally:
-            self._sessions.discard(session)
+            self.sessions.discard(session)
 
     def _hear(self, event: Event) -> None:
         if event.type.startswith("lease."):
             self.hub.veil()
-            for session in self._sessions:
+            for session in self.sessions:
                 session.tell_state()
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
-from Xlib import X, XK
+import trio.lowlevel
+from Xlib import XK, X
 
 from bodyd import errors
 from bodyd.contract.lease import Scope
 from bodyd.contract.screenshots import ScreenshotRequest
 from bodyd.journal.audit import read_audit
 from tests.display.recorder import Recorder
-from tests.display.world import XServer
+from tests.display.world import XServer, until
 
 from .conftest import World
 from .painter import Paint
@@ -49,7 +52,7 @@ async def events(recorder: Recorder, enough) -> list:
 
 
 async def test_a_person_takes_over_acts_and_hands_back(world: World, recorder: Recorder) -> None:
-    """The agent is suspended, the person's clicks and keys arrive, and the agent comes back in a new epoch."""
+    """The agent is suspended, clicks and keys arrive, and the agent comes back in a new epoch."""
     async with world.client() as client, client.stream() as view:
         lease = await client.acquire("agent")
         await view.take_over("to sign in")
@@ -228,15 +231,18 @@ async def test_input_comes_through_while_the_screen_floods(world: World, paint: 
         async def flood() -> None:
             while True:
                 paint.noise(0, 0, 1280, 800)
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
 
         nursery.start_soon(flood)
         with trio.fail_after(GENEROUS):
             for index in range(5):
                 await view.move(100 + index, 200)
-                while (await display.pointer()).x != 100 + index:
-                    await trio.sleep(0.01)
+                await until(partial(pointer_is_at, display, 100 + index))
         nursery.cancel_scope.cancel()
+
+
+async def pointer_is_at(display, x: int) -> bool:
+    return (await display.pointer()).x == x
 
 
 async def test_stop_ends_a_persons_turn(world: World, recorder: Recorder) -> None:
