@@ -127,7 +127,11 @@ class Display:
     # -- input ------------------------------------------------------------------------------------
 
     async def send(
-        self, atoms: Sequence[Atom], permit: Permit, note: Callable[[int], None] | None = None
+        self,
+        atoms: Sequence[Atom],
+        permit: Permit,
+        note: Callable[[int], None] | None = None,
+        focus: int | None = None,
     ) -> SendReport:
         """Send *atoms* in order, each under a permit seen valid right before it.
 
@@ -136,10 +140,11 @@ class Display:
 
         Args:
             note: Told the units sent, after each, from the sending thread: it must be quick.
+            focus: The X client that a text is meant for: it ends once another has the keyboard.
         Cancellation:
             Stops at the next atom; what was sent by then is not known to the caller.
         """
-        return await self._hand.send(atoms, permit, note)
+        return await self._hand.send(atoms, permit, note, focus)
 
     async def paste(self, text: str, permit: Permit) -> SendReport:
         """Put *text* on the clipboard, press the paste keys, restore the clipboard: one unit.
@@ -227,6 +232,14 @@ class Display:
             DisplayUnavailable.
         """
         return await self._scenery.run(Scenery.look)
+
+    async def scene_at(self, point: Point) -> tuple[Scene, int]:
+        """The scene, and the id of what the server would give a click at *point*; 0: the root.
+
+        Raises:
+            DisplayUnavailable.
+        """
+        return await self._scenery.run(lambda x: x.look_at(point))
 
     async def popups(self) -> tuple[Window, ...]:
         """Menus, tooltips and the like: visible windows that nobody manages, bottom to top."""

@@ -86,14 +86,16 @@ class Hand:
     async def aclose(self) -> None:
         await self._lane.aclose()
 
-    async def send(self, atoms: Sequence[Atom], permit: Permit, note: Note | None) -> SendReport:
+    async def send(
+        self, atoms: Sequence[Atom], permit: Permit, note: Note | None, focus: int | None = None
+    ) -> SendReport:
         report = SendReport(of=count(tuple(atoms)))
         for index, atom in enumerate(a for a in atoms if not isinstance(a, Pause)):
             if isinstance(atom, Char) and untypable(atom.character):
                 report.failure, report.untypable_at = "untypable", index
                 return report
-        if await self._play(atoms, permit, report, note) is Readiness.TOO_MANY:
-            await self._play_in_runs(atoms, permit, report, note)
+        if await self._play(atoms, permit, report, note, focus) is Readiness.TOO_MANY:
+            await self._play_in_runs(atoms, permit, report, note, focus)
         return report
 
     async def paste(self, text: str, permit: Permit) -> SendReport:
@@ -143,6 +145,7 @@ class Hand:
         permit: Permit,
         report: SendReport,
         note: Note | None,
+        focus: int | None = None,
         *,
         may_wipe: bool = False,
     ) -> Readiness:
@@ -150,7 +153,7 @@ class Hand:
         stop = threading.Event()
 
         def play(x: SenderConnection) -> Readiness:
-            sender = Sender(x, self._held, self.typist, report, note)
+            sender = Sender(x, self._held, self.typist, report, note, focus)
             return sender.play(atoms, permit, stop, may_wipe=may_wipe)
 
         try:
@@ -171,15 +174,20 @@ class Hand:
             return Readiness.READY
         if read is False:
             return Readiness.TOO_MANY
-        return await self._play(atoms, permit, report, note, may_wipe=True)
+        return await self._play(atoms, permit, report, note, focus, may_wipe=True)
 
     async def _play_in_runs(
-        self, atoms: Sequence[Atom], permit: Permit, report: SendReport, note: Note | None
+        self,
+        atoms: Sequence[Atom],
+        permit: Permit,
+        report: SendReport,
+        note: Note | None,
+        focus: int | None,
     ) -> None:
         """Send texts apart from the rest, and paste those that can't be typed."""
         for typed, group in groupby(atoms, key=lambda atom: isinstance(atom, Char)):
             run = list(group)
-            if await self._play(run, permit, report, note) is Readiness.TOO_MANY:
+            if await self._play(run, permit, report, note, focus) is Readiness.TOO_MANY:
                 if not typed:
                     report.failure, report.untypable_at = "untypable", report.sent
                 else:

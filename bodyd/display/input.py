@@ -16,15 +16,17 @@ from typing import Literal, TypeVar
 
 from Xlib import X
 from Xlib.ext import xtest
+from Xlib.protocol import request
 
 from bodyd.contract.atoms import Atom, ButtonDown, ButtonUp, Char, KeyDown, KeyUp, MoveTo, Pause
 from bodyd.contract.keys import character_keysym
 from bodyd.contract.ports import Permit
 
 from . import xkb
-from .connection import LOST, SPOILT
+from .connection import LOST, SPOILT, XObject
 from .keymap import Stroke
 from .typist import Readiness, Typist
+from .windows import client_of_focus
 from .xinput import Echo, SenderConnection, use_core_devices
 
 SLICE = 0.005
@@ -42,7 +44,7 @@ T = TypeVar("T")
 
 SHIFT_L, SHIFT_R = 0xFFE1, 0xFFE2
 
-Failure = Literal["interrupted", "untypable", "display_lost", "refused"]
+Failure = Literal["interrupted", "untypable", "display_lost", "refused", "focus_moved"]
 
 
 @dataclass(slots=True)
@@ -53,7 +55,8 @@ class SendReport:
         sent: Units acknowledged by the server, in order.
         of: Units there were.
         failure: Why not all: the permit ended, a character that can't be typed, the connection or
-            the server gone, or an event that the server did not make.
+            the server gone, an event that the server did not make, or another app that took the
+            keyboard in the middle of a text.
         certain: `sent` is exact. False when the connection died with a unit in flight.
         interference: Pointer or keyboard activity that was not ours was seen.
         readback_ok: After each unit, pointer, buttons and keys were as they should be.
@@ -113,12 +116,15 @@ class Sender:
         typist: Typist,
         report: SendReport,
         note: Callable[[int], None] | None = None,
+        focus: int | None = None,
     ) -> None:
+        """*focus*: the X client that the keys are meant for; a text ends where another has the keyboard."""
         self._x = x
         self._held = held
         self._typist = typist
         self._report = report
         self._note = note
+        self._focus = focus
         self._expected: list[Echo] = []
         self._down = [0] * 32  # the key vector as it should be
         self._pointer: tuple[int, int] | None = None
@@ -176,6 +182,7 @@ class Sender:
                 self._key_up(keysym)
             case Char(character=character):
                 self._character(character)
+        focus = request.GetInputFocus(display=self._x.core, defer=True)  # answered with the next question
         done = self._acknowledge(atom)
         self._report.certain = True
         if not done:
@@ -184,7 +191,17 @@ class Sender:
         self._report.sent += 1
         if self._note is not None:
             self._note(self._report.sent)
-        return self._remapped(rest)
+        return self._remapped(rest) and not self._focus_moved(focus, rest)
+
+    def _focus_moved(self, answer: XObject, rest: Sequence[Atom]) -> bool:
+        """Whether another app has the keyboard, and there are characters left that were not meant for it."""
+        answer.reply()
+        if self._focus is None or not isinstance(rest[0], Char) or len(rest) == 1:
+            return False
+        if client_of_focus(self._x, answer) == self._focus:
+            return False
+        self._report.failure = "focus_moved"
+        return True
 
     def _remapped(self, rest: Sequence[Atom]) -> bool:
         """If someone changed the keymap, bind again what the rest needs."""

@@ -1,7 +1,8 @@
 """The scene, kept: read again only after the server has told of a change in it.
 
-Every look asks the server one question first. It answers in order, so whatever changed before the look
-has been told of by then: what is kept is as true as what would be read. Windows are listened to before
+Every look asks the server something first: who gets keys, and whether anybody has grabbed. It answers in
+order, so whatever changed before the look has been told of by then: what is kept is as true as what would
+be read. Windows are listened to before
 they are read, and a change in mid-read makes the next look read again. Counterpart of windows.py, which
 reads; on a connection of its own, whose events are all its own. An app that floods it with changes is
 not listened to for a while: then every look reads. Blocks in a lane's thread.
@@ -10,12 +11,17 @@ not listened to for a while: then every look reads. Blocks in a lane's thread.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from Xlib import X
+from Xlib.protocol import request
+
+from bodyd.contract.geometry import Point
 
 from . import windows
 from .connection import Wire, XConnection, XObject
 from .windows import Scene
+from .xinput import use_core_devices
 
 FLOOD = 2000
 """So many events between two looks are more than reading costs."""
@@ -42,6 +48,8 @@ class Scenery(XConnection):
         self._stale = True
         self._said_again = False  # by the window manager, perhaps the same as before
         self._deaf_until: float | None = None
+        self._never_seen = self.root.create_window(-1, -1, 1, 1, 0, X.CopyFromParent, override_redirect=True)
+        self._focus, self._grabbed = 0, False
         self._listen_to(self.root.id)
 
     def look(self) -> Scene:
@@ -59,11 +67,28 @@ class Scenery(XConnection):
             self._scene = windows.scene(self, self._listen_to)
             self._heard &= {self.root.id, *(window.id for window in self._scene.windows)}
             self.hear()
+        if (self._scene.focus, self._scene.grabbed) != (self._focus, self._grabbed):
+            self._scene = replace(self._scene, focus=self._focus, grabbed=self._grabbed)
         return self._scene
+
+    def look_at(self, point: Point) -> tuple[Scene, int]:
+        """The scene, and the id of the managed window or popup that the server would give a click at *point*.
+
+        It knows of shapes and of windows beyond any bound. Where it says another than the scene would, the
+        scene is read anew; what they still differ in is the caller's to refuse. 0: the root.
+        """
+        scene = self.look()
+        child = windows.child_at(self, point)
+        top = scene.top_at(point)
+        if scene.top_levels.get(child, child) != (top.id if top else 0):
+            self._stale = True
+            scene = self.look()
+            child = windows.child_at(self, point)
+        return scene, scene.top_levels.get(child, child)
 
     def hear(self) -> None:
         """Take in what the server has told so far, so that nothing piles up in it."""
-        self.display.sync()
+        self._ask()
         count = self.display.pending_events()
         if count > FLOOD:
             self._stop_listening()
@@ -73,8 +98,34 @@ class Scenery(XConnection):
         for _ in range(count):
             self._take_in(self.display.next_event())
 
+    def _ask(self) -> None:
+        """Who has the keyboard, and whether there is a grab; a round trip.
+
+        A grab on a window that is not on the screen is never had: the answer tells of others' (Xlib, 12.1).
+        """
+        use_core_devices(self)
+        core = self.core
+        modes = {"pointer_mode": X.GrabModeAsync, "keyboard_mode": X.GrabModeAsync, "time": X.CurrentTime}
+        window = self._never_seen
+        focus: XObject = request.GetInputFocus(display=core, defer=True)
+        pointer: XObject = request.GrabPointer(
+            display=core, defer=True, owner_events=False, grab_window=window, event_mask=0, confine_to=X.NONE,
+            cursor=X.NONE, **modes,
+        )  # fmt: skip
+        keys: XObject = request.GrabKeyboard(
+            display=core, defer=True, owner_events=False, grab_window=window, **modes
+        )
+        for question in (focus, pointer, keys):
+            question.reply()
+        if X.GrabSuccess in (pointer.status, keys.status):
+            raise OSError("another client has put our window on the screen")  # hanging up ends the grab
+        self._focus = windows.client_of_focus(self, focus)
+        self._grabbed = X.AlreadyGrabbed in (pointer.status, keys.status)
+
     def _take_in(self, event: XObject) -> None:
-        if event.type == X.PropertyNotify and event.window == self.root:
+        if event.type == X.DestroyNotify:
+            self._heard.discard(event.window.id)  # another may get its id, and has to be listened to anew
+        elif event.type == X.PropertyNotify and event.window == self.root:
             self._said_again |= event.atom in self._root_words  # openbox says them at every click
         elif event.type == X.PropertyNotify:
             self._stale |= event.atom in self._window_words

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from Xlib import X, Xatom
 from Xlib import error as xlib_error
+from Xlib.ext import shape as xshape
 from Xlib.protocol import event, request
 
 from bodyd.contract.geometry import Bounds, Point
@@ -102,13 +103,28 @@ class Scene:
 
     Attributes:
         windows: The managed ones, bottom to top.
-        popups: Visible windows that nobody manages (menus, tooltips), bottom to top, above all others.
+        popups: Windows that nobody manages (menus, tooltips) and that take pointer events, seen or not;
+            bottom to top, above all others.
         clients: The X client that made each of them, by id: the server's word, no app can feign it.
+        top_levels: The managed window in each frame, by the frame's id.
+        focus: The X client that key presses go to, by the server's word; 0 for none in particular.
+        grabbed: A client has grabbed the pointer or the keyboard: whatever is sent goes to it.
     """
 
     windows: tuple[Window, ...] = ()
     popups: tuple[Window, ...] = ()
     clients: Mapping[int, int] = field(default_factory=dict)
+    top_levels: Mapping[int, int] = field(default_factory=dict)
+    focus: int = 0
+    grabbed: bool = False
+
+    def top_at(self, point: Point) -> Window | None:
+        """The uppermost at *point*, by places alone: the server knows of shapes, too (`child_at`)."""
+        for layer in (self.popups, self.windows):
+            hits = [w for w in layer if not w.minimised and w.bounds.contains(point)]
+            if hits:
+                return max(hits, key=lambda w: w.stacking)
+        return None
 
     def same_places(self, other: Scene) -> bool:
         """Whether the same windows are at the same places, in the same order; titles don't matter."""
@@ -121,11 +137,7 @@ class Scene:
 def under(x: XConnection, point: Point) -> Under:
     """What is on top at *point*, input shapes respected."""
     snapshot = read(x)
-    child = _id(
-        request.TranslateCoords(
-            display=x.core, src_wid=x.root, dst_wid=x.root, src_x=point.x, src_y=point.y
-        ).child
-    )
+    child = child_at(x, point)
     window = snapshot.frames.get(child)
     if window is not None:
         return Under(window, None, x.client_of(window.id))
@@ -135,30 +147,54 @@ def under(x: XConnection, point: Point) -> Under:
     return Under(None, Popup(child, _bounds(shape), x.client_of(child)), x.client_of(child))
 
 
+def child_at(x: XConnection, point: Point) -> int:
+    """The top-level window that would get a pointer event at *point*, by the server's word; 0: the root."""
+    return _id(
+        request.TranslateCoords(
+            display=x.core, src_wid=x.root, dst_wid=x.root, src_x=point.x, src_y=point.y
+        ).child
+    )
+
+
+def client_of_focus(x: XConnection, answer: XObject) -> int:
+    """The X client in the answer of GetInputFocus; 0: the root, or whatever is pointed at."""
+    return x.client_of(_id(answer.focus))
+
+
 def scene(x: XConnection, about_to: Callable[[int], None] = lambda window: None) -> Scene:
     """All windows and popups now. Popups tell nothing of themselves: `pid` is their client's."""
     snapshot = read(x, about_to)
     popups = _popups(x, snapshot)
     everything = (*snapshot.windows, *popups)
-    return Scene(snapshot.windows, popups, {w.id: x.client_of(w.id) for w in everything})
+    return Scene(
+        snapshot.windows,
+        popups,
+        {w.id: x.client_of(w.id) for w in everything},
+        {frame: window.id for frame, window in snapshot.frames.items()},
+    )
 
 
 def _popups(x: XConnection, snapshot: Snapshot) -> tuple[Window, ...]:
     pids = {x.client_of(window.id): window.pid for window in snapshot.windows}
     candidates = [w for w in _children(x, x.root)[-MOST_WINDOWS:] if w not in snapshot.frames]
     asked = [
-        (w, _ask(request.GetWindowAttributes, x, window=w), _ask(request.GetGeometry, x, drawable=w))
+        (
+            w,
+            _ask(request.GetWindowAttributes, x, window=w),
+            _ask(request.GetGeometry, x, drawable=w),
+            _ask(xshape.GetRectangles, x, opcode=x.opcode("SHAPE"), window=w, source_kind=xshape.SK.Input),
+        )
         for w in candidates
     ]
     screen = _bounds(reply_to(_ask(request.GetGeometry, x, drawable=x.root)))
     found: list[Window] = []
-    for window, attributes, geometry in asked:
-        state, shape = reply_to(attributes), reply_to(geometry)
-        if state is None or shape is None:
+    for window, attributes, geometry, form in asked:
+        state, place, pieces = reply_to(attributes), reply_to(geometry), reply_to(form)
+        if state is None or place is None or pieces is None:
             continue
-        if state.map_state != X.IsViewable or state.win_class != X.InputOutput:
+        if state.map_state != X.IsViewable or not pieces.rectangles:
             continue  # whether it asks to be left alone (override-redirect) can be changed unnoticed
-        bounds = _bounds(shape)
+        bounds = _bounds(place)
         if bounds.intersection(screen) is None:  # parked: window managers keep such windows
             continue
         found.append(

@@ -28,6 +28,10 @@ class Sight:
     """(server generation, geometry serial): another value means that every pixel may have moved."""
     popups: tuple[Window, ...] = ()
     """Menus and lists that were open in it: override-redirect windows, which no client list has."""
+    focus: int = 0
+    """The X client that had the keyboard."""
+    grabbed: bool = False
+    """Whether a client had grabbed the pointer or the keyboard, as an open menu does."""
 
     def top_at(self, point: Point) -> Window | None:
         """What would have got a click at *point* of the screen when the screenshot was taken."""
@@ -153,6 +157,34 @@ class Reach:
         return self.pressed | self.switched | {w for w, client in clients.items() if client in self.acted}
 
 
+def check_uncovered(now: Window | None, top: int, *, index: int) -> None:
+    """The server would give the click to the window that the places of all windows say.
+
+    Args:
+        top: The id of what the server says; 0 for the root.
+    Raises:
+        StaleScreenshot: a window that shows nothing, is of another shape, or is too many gets it.
+    """
+    if (now.id if now else 0) != top:
+        raise StaleScreenshot(
+            f"inputs[{index}]: something that the windows don't show would get this; {_FRESH}",
+            param=f"inputs[{index}]",
+        )
+
+
+def check_free(sight: Sight, grabbed: bool, *, index: int) -> None:
+    """Nobody has grabbed pointer or keyboard since the screenshot, with nothing sent since then.
+
+    Raises:
+        StaleScreenshot: the grabber would get whatever is sent.
+    """
+    if grabbed and not sight.grabbed:
+        raise StaleScreenshot(
+            f"inputs[{index}]: an app has grabbed the pointer or the keyboard since; {_FRESH}",
+            param=f"inputs[{index}]",
+        )
+
+
 def check_pointer(
     sight: Sight, now: Window | None, point: Point, *, index: int, opened: frozenset[int] = frozenset()
 ) -> None:
@@ -191,6 +223,31 @@ def check_keyboard(
     raise StaleScreenshot(
         f"inputs[{index}]: another window has the keyboard now; {_FRESH}", param=f"inputs[{index}]"
     )
+
+
+def check_focus(
+    sight: Sight,
+    active: Window | None,
+    focus: int,
+    *,
+    index: int,
+    clients: Mapping[int, int],
+    acted: frozenset[int],
+) -> None:
+    """Keys go where the window manager says, by the server's word: to the active window's app.
+
+    Args:
+        focus: The X client that they go to. Where no window is active, the one of the screenshot.
+        acted: Clients that earlier input of the batch was aimed at: theirs may have the keyboard.
+    Raises:
+        StaleScreenshot: another app would get them.
+    """
+    meant = sight.focus if active is None else clients.get(active.id)
+    if focus != meant and focus not in acted:
+        raise StaleScreenshot(
+            f"inputs[{index}]: another app than that of the active window has the keyboard now; {_FRESH}",
+            param=f"inputs[{index}]",
+        )
 
 
 def _for_manager(keys: Sequence[str]) -> bool:

@@ -32,7 +32,16 @@ from bodyd.display.input import SendReport
 from bodyd.errors import DisplayUnavailable, StaleScreenshot
 
 from . import verifier
-from .admission import Reach, Sight, check_keyboard, check_pointer, pointer_target
+from .admission import (
+    Reach,
+    Sight,
+    check_focus,
+    check_free,
+    check_keyboard,
+    check_pointer,
+    check_uncovered,
+    pointer_target,
+)
 
 SLICE_SECONDS = 0.05
 RELEASE_SECONDS = 1.0
@@ -43,7 +52,8 @@ FOCUS_SECONDS, FOCUS_LOOK_SECONDS = 0.3, 0.01
 class Batch:
     """One admitted request on its way.
 
-    `interrupted` is set when the permit dies or the requester goes away; `scene` is the latest look
+    `interrupted` is set when the permit dies or the requester goes away; `untouched` says that nothing was
+    sent since the screenshot was taken; `scene` is the latest look
     at the windows, `target` what the input in hand is aimed at. `note` and `reached` record progress,
     so that a restart after a crash can say how far it came: (input index, units acknowledged), with
     the next atom perhaps on its way or not.
@@ -57,6 +67,7 @@ class Batch:
     scene: Scene
     same_pixels: Callable[[Display, Sight, Point], Awaitable[bool]]
     restless: frozenset[int] = frozenset()
+    untouched: bool = False
     reach: Reach = field(default_factory=Reach)
     target: Window | None = None
     note: Callable[[int, int], None] = lambda index, count: None
@@ -72,9 +83,11 @@ class Dispatched:
     last: int | None
 
 
-async def check_binding(batch: Batch, display: Display, index: int) -> None:
+async def check_binding(batch: Batch, display: Display, index: int, *, pixels: bool = True) -> None:
     """Whether input *index* still means what the driver saw; notes what it is aimed at.
 
+    Args:
+        pixels: False where they have been compared a moment ago.
     Raises:
         StaleScreenshot: it would reach something else; nothing of it was sent.
     """
@@ -82,25 +95,41 @@ async def check_binding(batch: Batch, display: Display, index: int) -> None:
     batch.target = _target(batch, index)
     if sight is None or batch.request.binding == "none":
         return
-    if before is not None and before.id in batch.reach.pressed and isinstance(action, a.KEYBOARD_TYPES):
+    if batch.untouched and not batch.receipts:
+        check_free(sight, batch.scene.grabbed, index=index)
+    if isinstance(action, a.KEYBOARD_TYPES):
         await _focus_settled(batch, display, before)
         batch.target = _target(batch, index)
-    scene = batch.scene
     if isinstance(action, (*a.KEYBOARD_TYPES, a.Scroll)):
-        active = next((w for w in scene.windows if w.active), None)
-        focusable = batch.reach.focusable(scene.clients)
-        check_keyboard(sight.shot.active_window, active, index=index, moved_to=focusable)
-    if not isinstance(action, a.POINTER_TYPES):
-        return
-    opened = batch.reach.opened(sight, scene.clients)
+        _check_keys(batch, sight, index)
+    if isinstance(action, a.POINTER_TYPES):
+        await _check_place(batch, display, sight, index, pixels=pixels)
+
+
+def _check_keys(batch: Batch, sight: Sight, index: int) -> None:
+    scene = batch.scene
+    active = _active(scene)
+    focusable = batch.reach.focusable(scene.clients)
+    check_keyboard(sight.shot.active_window, active, index=index, moved_to=focusable)
+    if isinstance(batch.request.inputs[index], a.KEYBOARD_TYPES):
+        acted = batch.reach.acted
+        check_focus(sight, active, scene.focus, index=index, clients=scene.clients, acted=acted)
+
+
+async def _check_place(batch: Batch, display: Display, sight: Sight, index: int, *, pixels: bool) -> None:
+    """The pixels first, since they take longest; what is on top there last, right before it is sent."""
     point = _point(batch.atoms[index])
-    check_pointer(sight, batch.target, point, index=index, opened=opened)
-    if batch.request.binding == "pixels" and not await batch.same_pixels(display, sight, point):
+    if pixels and batch.request.binding == "pixels" and not await batch.same_pixels(display, sight, point):
         raise StaleScreenshot(
             f"inputs[{index}]: the picture at that point has changed; "
             "take a fresh screenshot and look again; nothing was sent",
             param=f"inputs[{index}]",
         )
+    batch.scene, top = await display.scene_at(point)
+    batch.target = _target(batch, index)
+    opened = batch.reach.opened(sight, batch.scene.clients)
+    check_pointer(sight, batch.target, point, index=index, opened=opened)
+    check_uncovered(batch.target, top, index=index)
 
 
 def _target(batch: Batch, index: int) -> Window | None:
@@ -110,8 +139,12 @@ def _target(batch: Batch, index: int) -> Window | None:
         point = _point(batch.atoms[index])
         return pointer_target(scene.popups, point) or pointer_target(scene.windows, point)
     if isinstance(action, a.KEYBOARD_TYPES):
-        return next((w for w in scene.windows if w.active), None)
+        return _active(scene)
     return None
+
+
+def _active(scene: Scene) -> Window | None:
+    return next((w for w in scene.windows if w.active), None)
 
 
 def _point(atoms: tuple[Atom, ...]) -> Point:
@@ -120,10 +153,18 @@ def _point(atoms: tuple[Atom, ...]) -> Point:
     return Point(x=stop.x, y=stop.y)
 
 
-async def _focus_settled(batch: Batch, display: Display, pressed: Window) -> None:
-    """Give the window manager a moment to say that the window that was pressed has the focus."""
+async def _focus_settled(batch: Batch, display: Display, before: Window | None) -> None:
+    """Give the window manager a moment to say that the window that was pressed has the focus, and to agree
+    with the server on who has it."""
+    pressed = before.id if before is not None and before.id in batch.reach.pressed else None
+
+    def settled(scene: Scene) -> bool:
+        active = _active(scene)
+        agreed = active is None or scene.clients.get(active.id) == scene.focus
+        return agreed and pressed not in {w.id for w in scene.windows if not w.active}
+
     with trio.move_on_after(FOCUS_SECONDS):
-        while pressed.id in {w.id for w in batch.scene.windows if not w.active}:
+        while not settled(batch.scene):
             await trio.sleep(FOCUS_LOOK_SECONDS)
             batch.scene = await look(display, batch.scene)
 
@@ -137,10 +178,9 @@ async def dispatch(batch: Batch, display: Display) -> Dispatched:
     last: int | None = None
     try:
         for index, action in enumerate(batch.request.inputs):
-            if index > 0:
-                after = await look(display, batch.scene)
-                _credit(batch, last, after)
-                batch.scene = after
+            after = await look(display, batch.scene)
+            _credit(batch, last, after)
+            batch.scene = after
             receipt = await _one(batch, display, index)
             batch.receipts.append(receipt)
             if not isinstance(action, a.Wait | a.TakeScreenshot):
@@ -162,8 +202,9 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
     if not batch.permit.valid:
         return not_attempted(index, action.type, of, "interrupted")
     try:
-        if index > 0:  # the first was checked before the intent became durable
-            await check_binding(batch, display, index)
+        await check_binding(
+            batch, display, index, pixels=index > 0
+        )  # the first once more: a write lay between
         expect = _expect(action)
         before = await display.pixels(expect.bounds) if expect and expect.bounds else None
         batch.note(index, 0)  # from here on its first atom may be on its way
@@ -196,8 +237,12 @@ async def _send(batch: Batch, display: Display, index: int) -> SendReport:
         case a.Paste():
             return await display.paste(action.text, batch.permit)
         case _:
+            bound = batch.sight is not None and batch.request.binding != "none"
             return await display.send(
-                batch.atoms[index], batch.permit, lambda count: batch.note(index, count)
+                batch.atoms[index],
+                batch.permit,
+                lambda count: batch.note(index, count),
+                focus=batch.scene.focus if bound else None,
             )
 
 

@@ -235,7 +235,8 @@ class Door:
         scene = await display.scene()
         now = self._clock.monotonic()
         self._restless.note(self._last_windows, scene.windows, now)
-        if sight is not None and self._last[1] is not sight:  # nothing was sent since it was taken
+        untouched = sight is not None and self._last[1] is not sight  # nothing was sent since it was taken
+        if sight is not None and untouched:
             self._restless.note(sight.shot.windows, scene.windows, now)
         batch = dispatcher.Batch(
             request=request,
@@ -247,6 +248,7 @@ class Door:
             reach=self._carried_on(request, sight),
             same_pixels=self._same_pixels,
             restless=self._restless.at(now),
+            untouched=untouched,
         )
         await dispatcher.check_binding(batch, display, 0)
         await self._judge(turn)

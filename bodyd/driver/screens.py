@@ -99,7 +99,7 @@ class Screens:
         )
         await self._keep(shot, capture.png, private=private)
         if bind:
-            self._sight = Sight(shot, screen, scene.popups)
+            self._sight = Sight(shot, screen, scene.popups, scene.focus, scene.grabbed)
         return shot
 
     async def _keep(self, shot: Screenshot, png: bytes, *, private: bool) -> None:

@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from Xlib import X
+from Xlib.ext import shape
 
 from bodyd.contract.actions import parse_input_request
 from bodyd.contract.geometry import Bounds, image_to_body
 from bodyd.contract.screenshots import RegionTarget, ScreenshotRequest, WindowTarget
 from bodyd.display.connection import XConnection
+from bodyd.display.windows import MOST_WINDOWS
 from bodyd.errors import OutOfBounds, StaleScreenshot
 
 from .apps import ready, window, world_with_apps
@@ -102,6 +105,81 @@ async def test_a_covered_target_is_stale_and_the_cover_gets_nothing(world, clien
     assert world.page.entries("mousedown") == []
 
 
+def glass(x) -> Stranger:
+    """Over the page: it shows nothing, and takes every click."""
+    made = Stranger(x, managed=False)
+    made.window.destroy()
+    made.window = x.root.create_window(
+        300, 200, 300, 200, 0, 0, X.InputOnly, override_redirect=True, event_mask=Stranger.MASK
+    )
+    made.window.map()
+    x.display.sync()
+    return made
+
+
+def one_of_many(x) -> Stranger:
+    """A cover below more windows than are ever looked at."""
+    made = Stranger(x, managed=False)
+    for _ in range(MOST_WINDOWS + 1):
+        x.root.create_window(0, 0, 9, 9, 0, X.CopyFromParent, override_redirect=True)
+    x.display.sync()
+    return made
+
+
+@pytest.mark.parametrize("cover", [glass, one_of_many])
+async def test_a_cover_that_can_not_be_seen_gets_nothing(world, client, cover):
+    """The server knows what is on top there; the windows that we read don't."""
+    lease = await ready(world, client)
+    target = dict(zip("xy", world.page.at(400, 180), strict=True))
+    x = (await x_server(world, client)).connect()
+    shot = await lease.screenshot()
+    made = cover(x)
+    with pytest.raises(StaleScreenshot):
+        await lease.input([{"type": "click", **target}], screenshot_id=shot.screenshot_id)
+    assert made.events() == []
+    x.close()
+
+
+async def test_an_overlay_that_lets_clicks_through_hides_no_cover(world, client, x):
+    """It was there in the screenshot, and what came below it was not."""
+    lease = await ready(world, client)
+    target = dict(zip("xy", world.page.at(400, 180), strict=True))
+    async with stranger(client, x, managed=False, place=(0, 0, 1280, 800)) as overlay:
+        overlay.window.shape_rectangles(shape.SO.Set, shape.SK.Input, 0, 0, 0, [])
+        x.display.sync()
+        shot = await lease.screenshot()
+        assert (await lease.input([{"type": "click", **target}], screenshot_id=shot.screenshot_id)).inputs[
+            0
+        ].delivery.outcome == "confirmed"
+        shot = await lease.screenshot()
+        other = (await x_server(world, client)).connect()
+        async with stranger(client, other) as cover:
+            with pytest.raises(StaleScreenshot):
+                await lease.input([{"type": "click", **target}], screenshot_id=shot.screenshot_id)
+            assert cover.events() == []
+        other.close()
+
+
+@pytest.mark.parametrize("grabbed", ["pointer", "keyboard"])
+async def test_a_grab_since_the_screenshot_gets_nothing(world, client, x, grabbed):
+    """A fresh look tells nothing of it either, but then the driver has had its chance to see."""
+    lease = await ready(world, client)
+    target = dict(zip("xy", world.page.at(100, 60), strict=True))
+    shot = await lease.screenshot()
+    if grabbed == "pointer":
+        x.root.grab_pointer(False, 0, X.GrabModeAsync, X.GrabModeAsync, X.NONE, X.NONE, X.CurrentTime)
+    else:
+        x.root.grab_keyboard(False, X.GrabModeAsync, X.GrabModeAsync, X.CurrentTime)
+    for action in ({"type": "click", **target}, {"type": "type", "text": "secret"}):
+        with pytest.raises(StaleScreenshot):
+            await lease.input([action], screenshot_id=shot.screenshot_id)
+    x.display.ungrab_pointer(X.CurrentTime)
+    x.display.ungrab_keyboard(X.CurrentTime)
+    x.display.sync()
+    receipt = await lease.input([{"type": "click", **target}], screenshot_id=shot.screenshot_id)
+    assert receipt.delivery == "confirmed"
+
+
 async def test_binding_none_clicks_whatever_is_there(world, client, x):
     """The driver has said that it does not care; without a screenshot at all, too."""
     lease = await ready(world, client)
@@ -154,6 +232,53 @@ async def test_stolen_focus_takes_no_keys(world, client, x):
                 await lease.input([action], screenshot_id=shot.screenshot_id)
         assert thief.events() == []
     assert world.page.entries("keydown", "mousedown") == []
+
+
+async def test_keys_taken_behind_the_window_managers_back_go_nowhere(world, client, x):
+    """The thief forges the property that says which window is active, too."""
+    lease = await ready(world, client)
+    shot = await lease.screenshot()
+    word = x.atom("_NET_ACTIVE_WINDOW")
+    before = x.root.get_full_property(word, X.AnyPropertyType).value[0]
+    thief = Stranger(x, managed=False, place=(0, 0, 9, 9))
+    thief.window.set_input_focus(X.RevertToPointerRoot, X.CurrentTime)
+    x.display.sync()
+    for _ in range(200):  # the window manager does it
+        if x.root.get_full_property(word, X.AnyPropertyType).value[0] != before:
+            break
+        await trio.sleep(0.02)
+    x.root.change_property(word, x.atom("WINDOW"), 32, [before])
+    x.display.sync()
+    for action in ({"type": "type", "text": "secret"}, {"type": "keypress", "keys": ["ENTER"]}):
+        with pytest.raises(StaleScreenshot):
+            await lease.input([action], screenshot_id=shot.screenshot_id)
+    assert thief.events() == []
+    thief.close()
+    await lease.activate(before)
+
+
+async def test_a_window_that_opens_in_a_text_does_not_get_the_rest(world, client, x, nursery):
+    """The text ends there; the receipt says after how many characters."""
+    lease = await ready(world, client)
+    field = dict(zip("xy", world.page.at(100, 60), strict=True))
+    await lease.input([{"type": "click", **field}])
+    shot = await lease.screenshot()
+    world.page.clear()
+    thieves = []
+
+    async def open_one() -> None:
+        assert await world.page.until(lambda p: p.entries("keydown"))
+        thieves.append(Stranger(x, managed=True))
+
+    nursery.start_soon(open_one)
+    receipt = await lease.input(
+        [{"type": "type", "text": "secret " * 2000}], screenshot_id=shot.screenshot_id
+    )
+    (typed,) = receipt.inputs
+    assert (typed.delivery.outcome, typed.delivery.reason) == ("failed", "focus_moved")
+    assert 0 < typed.delivery.sent.units < 14000
+    assert thieves[0].events().count(X.KeyPress) <= 1
+    thieves[0].close()
 
 
 async def test_a_thief_in_the_middle_of_a_batch_gets_nothing(world, client, x, nursery):

@@ -315,3 +315,26 @@ async def test_a_grabbed_server_stops_nothing(server: XServer, display: Display,
     other.display.ungrab_server()
     other.display.sync()
     other.close()
+
+
+async def test_a_text_ends_where_another_app_takes_the_keyboard(
+    server: XServer, display: Display, recorder: Recorder, permit: AnyTime
+) -> None:
+    """At the next character: the thief gets one at most. A window of the same app is no thief."""
+    mine = recorder.x.client_of(recorder.window.id)
+    thieves: list[Recorder] = []
+
+    def steal(sent: int) -> None:
+        if sent == 3:
+            thieves.append(Recorder(server.connect()))
+        elif sent == 2:
+            Recorder(recorder.x)
+
+    text = [Char(c) for c in "abcdefgh"]
+    report = await display.send(text, permit, steal, focus=mine)
+    assert (report.failure, report.certain, report.of) == ("focus_moved", True, 8)
+    assert 3 <= report.sent <= 4
+    assert thieves[0].kinds().count("key down") <= 1
+    report = await display.send(text, permit, focus=None)
+    assert (report.failure, report.sent) == (None, 8)
+    thieves[0].close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bodyd.contract import actions as a
@@ -12,9 +14,12 @@ from bodyd.contract.screenshots import Cursor, Screenshot, ScreenTarget
 from bodyd.driver.admission import (
     Reach,
     Sight,
+    check_focus,
+    check_free,
     check_keyboard,
     check_pointer,
     check_sight,
+    check_uncovered,
     plan_batch,
     pointer_target,
 )
@@ -190,3 +195,45 @@ def test_keys_go_to_the_window_that_was_active_or_that_the_batch_activated():
     for now in (window(2), None):
         with pytest.raises(StaleScreenshot):
             check_keyboard(seen, now, index=0)
+
+
+def test_the_servers_word_stands_against_the_places():
+    """A window without a picture, of another shape, or one too many; the bare root is 0."""
+    check_uncovered(window(1), 1, index=0)
+    check_uncovered(None, 0, index=0)
+    for now, top in ((window(1), 2), (window(1), 0), (None, 2)):
+        with pytest.raises(StaleScreenshot):
+            check_uncovered(now, top, index=0)
+
+
+def test_a_grab_since_the_screenshot_refuses():
+    """One that was there already is an open menu's."""
+    check_free(sight(), False, index=0)
+    check_free(replace(sight(), grabbed=True), True, index=0)
+    with pytest.raises(StaleScreenshot):
+        check_free(sight(), True, index=0)
+
+
+@pytest.mark.parametrize(
+    ("active", "focus", "acted", "admitted"),
+    [
+        (window(1), 10, (), True),
+        (window(1), 20, (), False),
+        (window(1), 20, (20,), True),
+        (window(1), 0, (), False),
+        (None, 30, (), True),
+        (None, 10, (), False),
+    ],
+)
+def test_keys_go_to_the_app_of_the_active_window(active, focus, acted, admitted):
+    """Or to one that the batch acted on; without an active window, to whoever had them in the screenshot."""
+    seen = replace(sight(), focus=30)
+
+    def check() -> None:
+        check_focus(seen, active, focus, index=0, clients={1: 10}, acted=frozenset(acted))
+
+    if admitted:
+        check()
+    else:
+        with pytest.raises(StaleScreenshot):
+            check()

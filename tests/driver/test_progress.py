@@ -34,7 +34,9 @@ class TracedDisplay:
         self._inputs = 0
         self.while_sending: list[Trace] = []
 
-    async def send(self, atoms: Sequence[Atom], permit: object, note: Callable[[int], None]) -> SendReport:
+    async def send(
+        self, atoms: Sequence[Atom], permit: object, note: Callable[[int], None], focus: int | None
+    ) -> SendReport:
         of = count(tuple(atoms))
         for unit in range(of):
             if (self._inputs, unit) == self._stop_at:
