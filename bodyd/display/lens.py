@@ -17,7 +17,7 @@ import xcffib.xinput
 import xcffib.xproto
 from numpy.typing import NDArray
 
-from bodyd.contract.geometry import Point, Size
+from bodyd.contract.geometry import Point
 from bodyd.contract.ports import XEndpoint
 
 from .capture import Camera
@@ -87,17 +87,10 @@ class Lens(DamageConnection, Camera):
         # xcffib counts a raw event's valuators wrongly, and would read past its end
         self.xcb.hoist_event = lambda e: _MOTION if e.response_type & 0x7F == _GENERIC else hoist(e)
 
-    def _read_events(self) -> None:
-        while (event := self.xcb.poll_for_event()) is not None:
-            match event:
-                case xcffib.damage.NotifyEvent():
-                    self.damaged = True
-                case xcffib.xproto.ConfigureNotifyEvent():
-                    self.size = Size(width=event.width, height=event.height)
-                case xcffib.xfixes.CursorNotifyEvent():
-                    self.restyled = True
-                case _:
-                    self.moved |= event is _MOTION
+    def _take_in(self, event: object) -> None:
+        super()._take_in(event)
+        self.restyled |= isinstance(event, xcffib.xfixes.CursorNotifyEvent)
+        self.moved |= event is _MOTION
 
 
 def open_lens(endpoint: XEndpoint) -> Lane[Lens]:

@@ -71,11 +71,14 @@ class DamageConnection(XcbConnection):
     def _read_events(self) -> None:
         resized = False
         for event in self.events():
-            self.damaged |= isinstance(event, xcffib.damage.NotifyEvent)
+            self._take_in(event)
             resized |= isinstance(event, xcffib.xproto.ConfigureNotifyEvent)
         if resized:  # any app can send such an event, with any size in it
             geometry = self.core.GetGeometry(self.screen.root).reply()
             self.size = Size(width=geometry.width, height=geometry.height)
+
+    def _take_in(self, event: object) -> None:
+        self.damaged |= isinstance(event, xcffib.damage.NotifyEvent)
 
 
 class Watch:

@@ -66,6 +66,8 @@ async def use(display: Display, permit: AnyTime) -> None:
 async def test_made_up_events_of_every_type_do_no_harm(app: XConnection, display: Display, permit: AnyTime):
     """Of extensions, of none, with subtypes that there are not: to whoever listens, and to our windows."""
     await use(display, permit)
+    lens = display.lens()
+    await lens.run(lambda x: x.collect())
     for detail in (0, 1, 57, 255):
         for kind in range(2, 128):
             made_up = bytes([kind, detail]) + bytes((kind * 7 + detail * n) % 256 for n in range(30))
@@ -77,11 +79,15 @@ async def test_made_up_events_of_every_type_do_no_harm(app: XConnection, display
                     _SendEvent(display=app.core, propagate=False, window=window, mask=0, event=made_up)
         app.display.sync()
         await use(display, permit)
+        await lens.run(lambda x: x.collect())
+    await lens.aclose()
 
 
 async def test_a_made_up_resize_is_none(app: XConnection, display: Display) -> None:
     """The screen's size is the server's word, whoever says that it has changed."""
     before = display.geometry
+    lens = display.lens()
+    await lens.run(lambda x: x.collect())
     made_up = event.ConfigureNotify(
         event=app.root, window=app.root, x=0, y=0, width=320, height=240,
         border_width=0, above_sibling=0, override=False,
@@ -91,6 +97,8 @@ async def test_a_made_up_resize_is_none(app: XConnection, display: Display) -> N
     await display.settle(display.activity())
     assert display.size == Size(width=1280, height=800)
     assert display.geometry == before
+    assert await lens.run(lambda x: (x.collect(), x.size)[1]) == display.size
+    await lens.aclose()
 
 
 def destroyed(x: XConnection, resource: int) -> None:
