@@ -1,8 +1,11 @@
 // The owner's page: the body's screen, its lease and its health, once a second while someone looks.
 // Everything that the body or a driver chose (titles, names, reasons) is set as text, never as markup.
 
+import { connect } from "/view.js";
+
 const PERIOD_MS = 1000;
 const ARMED_MS = 4000;
+const ESCAPES_MS = 600;
 const KEY = "bodyd.session";
 
 const $ = (id) => document.getElementById(id);
@@ -57,8 +60,9 @@ function showLease(lease, scope) {
   say("state", word);
   $("state").className = `pill ${tone}`;
   const claim = lease.claim;
-  say("holder", claim ? (claim.kind === "person" ? "A person" : "An agent") : "Nobody");
-  say("conversation", claim?.conversation_id ?? "–");
+  const person = claim?.kind === "person";
+  say("holder", !claim ? "Nobody" : live?.driving ? "You" : person ? "A person" : "An agent");
+  say("conversation", person ? "–" : claim?.conversation_id ?? "–");
   say("epoch", String(lease.epoch));
   say("expires", claim ? new Date(claim.expires_at).toLocaleTimeString() : "–");
   const waiting = lease.queue > 0 ? `${lease.queue} waiting. ` : "";
@@ -66,6 +70,36 @@ function showLease(lease, scope) {
   const stopped = lease.state === "stopped";
   $("stop").disabled = stopped || scope === "viewer";
   $("resume").hidden = !stopped || scope !== "owner";
+  const owner = scope === "owner", driving = live?.driving ?? false;
+  const open = ["vacant", "held", "paused", "lapsed"].includes(lease.state);
+  $("takeover").hidden = !owner || driving || !open || claim?.kind === "person" || live === null;
+  $("handback").hidden = $("driving").hidden = !driving;
+  $("pause").hidden = !owner || driving || lease.state !== "held";
+  $("unpause").hidden = !owner || lease.state !== "paused";
+  $("recover").hidden = !owner || lease.state !== "recovery_required";
+}
+
+// -- the live view ------------------------------------------------------------------------------
+
+let live = null;      // the view, once it has shown something; pictures once a second until then
+let hidden = false;   // a person drives, and this page may not see it
+
+function openView() {
+  const view = connect("/", $("live"), {
+    ticket: async () => (await post("/v1/tickets/stream", {})).ticket,
+    status: (word) => { if (word === "closed" && !view.driving) live = null; },
+    state: (state) => { hidden = state.hidden; live = view; },
+    frame: (stats) => {
+      live = view;
+      $("live").hidden = false;
+      $("picture").hidden = true;
+      $("screen").className = "";
+      const { fps = 0, latency = null, mode = "" } = stats;
+      say("stats", `${Math.round(fps)} fps${latency === null ? "" : ` · ${Math.round(latency)} ms`}${mode ? ` · ${mode}` : ""}`);
+    },
+    refused: (error) => { if (live !== null) complain(error.message); },
+    clipboard: (text) => navigator.clipboard?.writeText(text).catch(() => {}),
+  });
 }
 
 function showHealth(components) {
@@ -114,7 +148,8 @@ async function refresh() {
   showLease(status.lease, status.scope);
   showHealth(status.components ?? {});
   try {
-    await showScreen();
+    if (live === null) await showScreen();
+    else say("caption", hidden ? "A person is driving: their screen is theirs." : "Live");
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     $("screen").classList.add("stale");
@@ -191,9 +226,29 @@ async function watch() {
 
 twice($("stop"), "Really stop?", () => post("/v1/lease/stop", { reason: "stopped from the console" }));
 $("resume").addEventListener("click", () => attempt(() => post("/v1/lease/resume", {})));
+$("takeover").addEventListener("click", () => attempt(() => live.takeOver("taken over from the console")));
+$("handback").addEventListener("click", () => attempt(() => live.handBack()));
+$("pause").addEventListener("click", () => attempt(() => post("/v1/lease/pause", { reason: "paused from the console" })));
+$("unpause").addEventListener("click", () => attempt(() => post("/v1/lease/resume", {})));
+$("recover").addEventListener("click", () => attempt(() => post("/v1/lease/recover", { step: 1 })));
+for (const button of document.querySelectorAll("[data-keys]"))
+  button.addEventListener("click", () => { live?.sendKeys(button.dataset.keys.split(" ")); live?.focus(); });
+$("typing").addEventListener("submit", (event) => {
+  event.preventDefault();
+  live?.sendText($("text").value);
+  $("text").value = "";
+});
+let escaped = 0;
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || live?.driving || $("stop").disabled) return;
+  const twiceNow = event.timeStamp - escaped < ESCAPES_MS;
+  escaped = event.timeStamp;
+  if (twiceNow) attempt(() => post("/v1/lease/stop", { reason: "Esc, twice, in the console" }));
+});
 addEventListener("hashchange", () => location.reload());
 try {
   await redeemTicket();
+  openView();
   await watch();
 } catch (error) {
   lost(error);
