@@ -168,7 +168,9 @@ needs = {
 
 
 def left(cgroups: Cgroups) -> list[Path]:
-    return [path for place in cgroups.places.values() for path in place.path.glob(f"{cgroups.prefix}*")]
+    """Groups that this process has made: a body of the same name may be running beside it."""
+    mine = f"{cgroups.prefix}*-{os.getpid()}-*"
+    return [path for place in cgroups.places.values() for path in place.path.glob(mine)]
 
 
 async def in_group(spec):
