@@ -35,6 +35,7 @@ from bodyd.lease.manager import LeaseManager
 from bodyd.policy.rules import Rules
 
 from .acts import Acts
+from .chronicle import Chronicle
 from .door import Door
 from .events import Events
 from .hands import Hands
@@ -108,6 +109,8 @@ class Body:
         self._journal = journal
         self._clock = clock
         self.events = Events(private=lambda: self._leases.person_driving)
+        self._chronicle = Chronicle(journal)
+        self.events.listen(self._chronicle.note)
         self._also: list[Callable[[], Awaitable[bool]]] = []
         self._forgetful: list[Callable[[], None]] = []
         self._live = LiveDisplay(self._endpoint, self._moved)
@@ -183,6 +186,7 @@ class Body:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._live.run)
             await nursery.start(self._door.run)
+            await nursery.start(self._chronicle.run)
             await nursery.start(self._leases.run)
             nursery.start_soon(self._health.run)
             task_status.started()

@@ -17,6 +17,7 @@ from bodyd.errors import (
     StaleLease,
     StaleScreenshot,
 )
+from bodyd.journal.audit import read_audit
 from tests.display.world import until
 
 from .outsider import recording
@@ -153,3 +154,29 @@ async def test_a_renewal_undoes_no_pause(bare):
         assert (view.state, view.epoch) == ("held", lease.epoch)
         await lease.input([{"type": "wait", "ms": 0}])
         await lease.release()
+
+
+async def test_who_took_and_stopped_the_body_is_in_the_audit(bare):
+    """Each step with its reason, in the order it was taken, and the chain is whole."""
+    async with bare.client() as client:
+        await client.acquire("audited")
+        person = await client.takeover(reason="to look at something")
+        await person.hand_back()
+        await client.stop(reason="enough of it")
+        await client.resume()
+        found: list[str] = []
+        for _ in range(200):
+            with read_audit(bare.config.state / "private") as audit:
+                rows = [row for row in audit.tail(60) if row.kind.startswith(("lease.", "body."))]
+            found = [row.kind for row in rows]
+            if found[-1:] == ["body.resumed"]:
+                break
+            await trio.sleep(0.02)
+        start = next(i for i, row in enumerate(rows) if row.data.get("conversation_id") == "audited")
+        wanted = (
+            "lease.granted lease.suspended lease.granted lease.granted body.stopped lease.revoked".split()
+        )
+        assert [kind for kind in found[start:] if kind in wanted] == wanted
+        reasons = {row.kind: row.data.get("reason") for row in rows[start:]}
+        assert reasons["lease.suspended"] == "to look at something"
+        assert reasons["body.stopped"] == "enough of it"
