@@ -53,8 +53,11 @@ class ModelServer:
                     buffer += await stream.receive_some()
                 body, buffer = buffer[:length], buffer[length:]
                 self.seen.append((first.split(" ")[1], headers, json.loads(body or b"{}")))
-                if not await self._answer(stream, self.answers.pop(0)):
+                if not await self._answer(stream, await self.answer_to(self.seen[-1][2])):
                     return
+
+    async def answer_to(self, request: Json) -> Answer:
+        return self.answers.pop(0)
 
     async def _answer(self, stream: trio.SocketStream, answer: Answer) -> bool:
         if isinstance(answer.body, list):
