@@ -200,7 +200,7 @@ async def test_events_of_a_persons_turn_are_the_owners_alone(world: World, recor
             assert "act.done" in [event.type async for event in until_vacant(all_of_them)]
 
 
-async def until_vacant(heard):
+async def until_vacant(heard):  # noqa: ASYNC900  (read to its end)
     """Events up to the one that says that nobody has the body."""
     async for event in heard:
         yield event
