@@ -32,10 +32,26 @@ class Sight:
     """The X client that had the keyboard."""
     grabbed: bool = False
     """Whether a client had grabbed the pointer or the keyboard, as an open menu does."""
+    before: tuple[Window, ...] | None = None
+    """The windows, and above them the popups, right before the picture, if they were others than after it."""
 
     def top_at(self, point: Point) -> Window | None:
         """What would have got a click at *point* of the screen when the screenshot was taken."""
         return pointer_target(self.popups, point) or pointer_target(self.shot.windows, point)
+
+    def changed_at(self, point: Point) -> bool:
+        """Whether what was on top there changed while the picture was taken: it may show either."""
+        if self.before is None:
+            return False
+        hits = [w for w in self.before if not w.minimised and w.bounds.contains(point)]
+        then, since = hits[-1] if hits else None, self.top_at(point)
+        return _place(then) != _place(since)
+
+    @property
+    def focus_changed(self) -> bool:
+        """Whether another window became active while the picture was taken."""
+        active, since = _active(self.before or ()), self.shot.active_window
+        return self.before is not None and active != (since.id if since else None)
 
 
 def needs_sight(actions: Sequence[a.Action]) -> bool:
@@ -98,6 +114,14 @@ def plan_batch(
 
         planned.append(plan(action, to_body))
     return tuple(planned)
+
+
+def _place(window: Window | None) -> tuple[int, Bounds] | None:
+    return (window.id, window.bounds) if window else None
+
+
+def _active(windows: Sequence[Window]) -> int | None:
+    return next((w.id for w in windows if w.active), None)
 
 
 def pointer_target(windows: Sequence[Window], point: Point) -> Window | None:
@@ -196,6 +220,11 @@ def check_pointer(
     Raises:
         StaleScreenshot: something else would get the click.
     """
+    if sight.changed_at(point):
+        raise StaleScreenshot(
+            f"inputs[{index}]: the windows there changed while the screenshot was taken; {_FRESH}",
+            param=f"inputs[{index}]",
+        )
     seen = sight.top_at(point)
     if now is None and seen is None:
         return

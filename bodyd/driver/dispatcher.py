@@ -109,6 +109,12 @@ async def check_binding(batch: Batch, display: Display, index: int, *, pixels: b
 def _check_keys(batch: Batch, sight: Sight, index: int) -> None:
     scene = batch.scene
     active = _active(scene)
+    if sight.focus_changed and not batch.reach.acted:
+        raise StaleScreenshot(
+            f"inputs[{index}]: another window became active while the screenshot was taken; "
+            "take a fresh screenshot and look again; nothing was sent",
+            param=f"inputs[{index}]",
+        )
     focusable = batch.reach.focusable(scene.clients)
     check_keyboard(sight.shot.active_window, active, index=index, moved_to=focusable)
     if isinstance(batch.request.inputs[index], a.KEYBOARD_TYPES):

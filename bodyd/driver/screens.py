@@ -26,7 +26,8 @@ UNSTORED = 4
 """Pictures of a person's turn that are kept in memory."""
 
 ATTEMPTS = 3
-"""Captures until picture and windows are of one moment; on a screen that never rests, the last counts."""
+"""Captures until picture and windows are of one moment; on a screen that never rests, the last counts, and
+input is refused where its windows changed."""
 
 
 class Screens:
@@ -79,7 +80,7 @@ class Screens:
             pointer = await display.pointer()
             capture = await display.capture(bounds, size, cursor=request.cursor)
             before, scene = scene, await display.scene()
-            if scene.same_places(before):
+            if scene is before:  # nothing was told of meanwhile, not even what was undone again
                 break
         still_allowed()
         self._sequence += 1
@@ -99,7 +100,14 @@ class Screens:
         )
         await self._keep(shot, capture.png, private=private)
         if bind:
-            self._sight = Sight(shot, screen, scene.popups, scene.focus, scene.grabbed)
+            self._sight = Sight(
+                shot,
+                screen,
+                scene.popups,
+                scene.focus,
+                scene.grabbed,
+                None if scene.same_places(before) else (*before.windows, *before.popups),
+            )
         return shot
 
     async def _keep(self, shot: Screenshot, png: bytes, *, private: bool) -> None:

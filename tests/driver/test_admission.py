@@ -237,3 +237,22 @@ def test_keys_go_to_the_app_of_the_active_window(active, focus, acted, admitted)
     else:
         with pytest.raises(StaleScreenshot):
             check()
+
+
+def test_where_windows_changed_during_the_picture_nothing_is_clicked():
+    """It may show either; where they did not, it counts as any other."""
+    cover, page = window(2, x=50), window(1, width=300)
+    now = replace(sight(page), popups=(cover,))
+    with pytest.raises(StaleScreenshot):
+        check_pointer(replace(now, before=(page,)), cover, Point(x=60, y=10), index=0)
+    check_pointer(replace(now, before=(page,)), page, Point(x=10, y=10), index=0)
+    check_pointer(replace(now, before=(page, cover)), cover, Point(x=60, y=10), index=0)
+    check_pointer(replace(now, before=(page,)), None, Point(x=10, y=500), index=0)
+
+
+def test_a_focus_that_moved_during_the_picture_is_known():
+    """Keys would go by a picture that may show either."""
+    assert not sight(window(1)).focus_changed
+    assert not replace(sight(window(1, active=True)), before=(window(1, active=True),)).focus_changed
+    assert replace(sight(window(1, active=True)), before=(window(1),)).focus_changed
+    assert replace(sight(window(1)), before=(window(1, active=True),)).focus_changed
