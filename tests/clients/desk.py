@@ -1,4 +1,4 @@
-"""A client's own computer and shell, for SDKs that know no Trio: the body over its API, and this very process."""
+"""A client's own computer and shell, for SDKs that know no Trio: the body over its API, and this process."""
 
 import subprocess
 import threading

@@ -1,4 +1,4 @@
-"""The model of these tests: the demo's script, which works by looking, or a list of answers, over a real socket."""
+"""The model of these tests, on a real socket: the demo's script, which looks, or a list of answers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from bodyd_adapters.responses import lifecycle
 from bodyd_adapters.scripted import ScriptedUpstream
 
 from tests.adapters.responses.model_server import Answer, ModelServer
+from tests.adapters.responses.world import message
 
 Json = dict[str, Any]
+THANKS = "Thank you."
+"""What a client says after the task, to begin another turn."""
 
 
 class Mind(ModelServer):
-    """Answers with the next of `answers` (lists of items, or functions of the request that make one); else by looking.
+    """Answers with the next of `answers` (items, or a function of the request); without one, by looking.
 
     Attributes:
         asked: Every call that it has made, as it left.
@@ -45,6 +48,8 @@ class Mind(ModelServer):
             output = made(request) if callable(made) else made
             usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
             response = {"id": "resp_mind", "status": "completed", "output": output, "usage": usage}
+        elif THANKS in str(request["input"][-1].get("content")):
+            response = {"id": "resp_mind", "status": "completed", "output": [message("You are welcome.")]}
         else:
             response = await self._eyes.respond(request)
         self.asked += [item for item in response["output"] if item["type"].endswith("_call")]

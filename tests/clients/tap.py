@@ -1,4 +1,4 @@
-"""A wire tap: a proxy that passes every byte on, and afterwards tells what a client sent and was answered."""
+"""A wire tap: a proxy that passes every byte on, and tells afterwards what a client sent and was answered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from functools import partial
 from typing import Any
 
 import trio
+from websockets.client import ClientProtocol
+from websockets.frames import Opcode
+from websockets.uri import parse_uri
+from websockets.utils import apply_mask
 
 Json = dict[str, Any]
 
@@ -44,7 +48,7 @@ class Tap:
         self._connections.clear()
 
     def exchanges(self) -> list[Exchange]:
-        """All that went over it since, in the order of their connections; sockets that were upgraded are left out."""
+        """All that went over it since, in the order of their connections, WebSockets' requests included."""
         return [
             one for sent, received in self._connections for one in _exchanges(bytes(sent), bytes(received))
         ]
@@ -52,10 +56,13 @@ class Tap:
     async def _pass(self, client: trio.SocketStream) -> None:
         sent, received = bytearray(), bytearray()
         self._connections.append((sent, received))
-        async with client, await trio.open_tcp_stream("127.0.0.1", self._to) as server:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_copy, client, server, sent, nursery.cancel_scope)
-                nursery.start_soon(_copy, server, client, received, nursery.cancel_scope)
+        async with (
+            client,
+            await trio.open_tcp_stream("127.0.0.1", self._to) as server,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(_copy, client, server, sent, nursery.cancel_scope)
+            nursery.start_soon(_copy, server, client, received, nursery.cancel_scope)
 
 
 async def _copy(
@@ -72,10 +79,12 @@ async def _copy(
 
 
 def _exchanges(sent: bytes, received: bytes) -> Iterator[Exchange]:
+    whole = received
     while sent:
         (method, path, _), headers, body, sent = _message(sent)
         (_, status, *_), fields, raw, received = _message(received)
         if status == "101":
+            yield from _socket(path, headers, sent, whole)
             return
         streamed = fields.get("content-type", "").startswith("text/event-stream")
         yield Exchange(
@@ -87,6 +96,32 @@ def _exchanges(sent: bytes, received: bytes) -> Iterator[Exchange]:
             answer=None if streamed or not raw else json.loads(raw),
             events=list(_frames(raw)) if streamed else None,
         )
+
+
+def _socket(path: str, headers: dict[str, str], sent: bytes, received: bytes) -> Iterator[Exchange]:
+    """The requests of a WebSocket, each with the events up to the next one's first."""
+    client = ClientProtocol(parse_uri(f"ws://{headers['host']}{path}"), max_size=None)
+    client.key = headers["sec-websocket-key"]
+    client.receive_data(received)
+    _handshake, *frames = client.events_received()
+    events = [json.loads(frame.data) for frame in frames if frame.opcode is Opcode.TEXT]
+    firsts = [index for index, event in enumerate(events) if event["type"] == "response.created"]
+    for request, first, last in zip(_masked(sent), firsts, [*firsts[1:], len(events)], strict=True):
+        yield Exchange("GET", path, headers, request, 200, None, events[first:last])
+
+
+def _masked(sent: bytes) -> list[Json]:
+    """The JSON of a client's text frames; nothing here is compressed, or cut into several frames."""
+    found = []
+    while sent:
+        opcode, size, sent = sent[0] & 15, sent[1] & 127, sent[2:]
+        if size > 125:
+            wide = 2 if size == 126 else 8
+            size, sent = int.from_bytes(sent[:wide]), sent[wide:]
+        mask, data, sent = sent[:4], sent[4 : 4 + size], sent[4 + size :]
+        if opcode == Opcode.TEXT:
+            found.append(json.loads(apply_mask(data, mask)))
+    return found
 
 
 def _message(raw: bytes) -> tuple[list[str], dict[str, str], bytes, bytes]:

@@ -1,7 +1,8 @@
 """What real clients are tested against: a whole body, the daemon's gateway, one beside it, and a model.
 
-The daemon's own gateway carries out `computer` and `shell` in its body. The other, `bodyd gateway` with nothing
-configured, leaves every call to the client, whose computer is the same body, reached over its API. Both are tapped.
+The daemon's own gateway carries out `computer` and `shell` in its body. The other, `bodyd gateway` with
+nothing configured, leaves every call to the client, whose computer is the same body, reached over its API.
+Both are tapped.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Clients:
         return self._parts.call(self._parts.grade)
 
     def was_done(self, owner: str, result: Json) -> None:
-        """The task is done, by the client if it is the owner, and by nobody else: what it says, the site confirms."""
+        """The task is done, by the client if it is the owner and else without it: so says the site, too."""
         assert self.verdict().success, self.verdict().reasons
         assert "penguin in the search box, where I can see it" in result["final"]
         wanted = [kind for kind in self.mind.actions() if kind != "screenshot"] if owner == "client" else []
@@ -231,7 +232,7 @@ def running_clients() -> Iterator[Clients]:
 
 @contextmanager
 def _gateway(root: Path, body: World, upstream: str) -> Iterator[tuple[int, str]]:
-    """`bodyd gateway` with nothing configured but the model's server: its port, and a driver's token for it."""
+    """`bodyd gateway` with nothing configured but the model's server: its port, and a driver's token."""
     state, config, token = root / "alone", root / "alone.toml", root / "token"
     config.write_text(
         f'state_dir = "{state}"\nrun_dir = "{root}/alone-run"\n[http]\nport = 0\n[gateway.upstream]\n'

@@ -1,7 +1,7 @@
-"""openai-agents for Python: a ComputerTool whose AsyncComputer is the body, a ShellTool, and its ways to go on.
+"""openai-agents for Python: a ComputerTool whose AsyncComputer is the body, a ShellTool, all ways to go on.
 
-The mode has words of: stream, previous, conversation, session, websocket. The argument and the last line of the
-output are tests/clients/world.py's.
+The mode has words of: stream, previous, conversation, session, websocket. The argument and the last line of
+the output are those of tests/clients/world.py.
 """
 
 import asyncio
@@ -101,11 +101,15 @@ async def main(mode):
             pass
     else:
         result = await Runner.run(agent, told["task"], **how)
-    if "session" in mode:  # a second turn reads the first one's items back
-        result = await Runner.run(agent, "Thank you.", **how)
+    thanked = await Runner.run(agent, "Thank you.", **how) if "session" in mode else None
     shown = [item.raw_item.type for item in result.new_items if hasattr(item.raw_item, "type")]
     await asyncio.to_thread(desk.close)
-    print(json.dumps({"final": result.final_output, "executed": desk.executed, "shown": shown}))
+    told_back = thanked and thanked.final_output
+    print(
+        json.dumps(
+            {"final": result.final_output, "executed": desk.executed, "shown": shown, "thanked": told_back}
+        )
+    )
 
 
 asyncio.run(main(told["mode"].split()))

@@ -1,6 +1,7 @@
 """LangChain's ChatOpenAI over the Responses API: it carries out the computer calls that it is shown.
 
-The mode has words of: stream, previous. The argument and the last line of the output are tests/clients/world.py's.
+The mode has words of: stream, previous. The argument and the last line of the output are those of
+tests/clients/world.py.
 """
 
 import json

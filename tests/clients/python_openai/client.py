@@ -1,6 +1,6 @@
 """The openai package for Python: its loops, written as its users write them, and its own.
 
-The mode is one of LOOPS; the argument and the last line of the output are tests/clients/world.py's.
+The mode is one of LOOPS. The argument and the last line of the output are those of tests/clients/world.py.
 """
 
 import asyncio
