@@ -44,6 +44,7 @@ POOL = 16
 KEEP_ALIVE_SECONDS = 30.0  # well under the server's, so that no request meets a closing connection
 CLOSE_SECONDS = 2.0
 _UNIX_BASE = "http://localhost"
+_JOBS = "/v1/tools/shell/jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +353,28 @@ class ClientLease:
         """
         body = {"code": code, "reset": reset, "timeout_ms": timeout_ms}
         return await self._client._json("POST", "/v1/tools/exec_py", body, self.token)
+
+    async def start_job(self, command: str, **how: object) -> Json:
+        """Run a command in the background: {job_id, state, …}. It dies with this lease.
+
+        Args:
+            how: Fields of ShellRequest: timeout_ms, max_output_length, working_directory, epoch.
+        """
+        body = {"commands": [command], "background": True, **how}
+        job: Json = (await self._client._json("POST", "/v1/tools/shell", body, self.token))["job"]
+        return job
+
+    async def jobs(self) -> list[Json]:
+        """Those of this conversation, oldest first, without their output."""
+        return list((await self._client._json("GET", _JOBS, None, self.token))["jobs"])
+
+    async def job(self, job_id: str) -> Json:
+        """One with its output so far; `outcome` is None until it has ended."""
+        return await self._client._json("GET", f"{_JOBS}/{quote(job_id, safe='')}", None, self.token)
+
+    async def end_job(self, job_id: str) -> Json:
+        """Kill it, if it runs; what came of it."""
+        return await self._client._json("DELETE", f"{_JOBS}/{quote(job_id, safe='')}", None, self.token)
 
     async def release(self) -> LeaseView:
         """Give the body back; returns once it is proved quiet."""

@@ -113,7 +113,7 @@ async def serve(
             tokens = Tokens.load_or_create(private)
             async with (
                 open_stream(body) as stream,
-                _shell(config, desktop.layout, body, journal) as shell,
+                _shell(config, desktop.layout, body, journal, clock) as shell,
                 _code(config, desktop.layout, body, journal) as code,
                 _adapters(config, body, shell, private, clock) as adapters,
             ):
@@ -130,6 +130,7 @@ async def serve(
                     events=body.events,
                     adapters=adapters,
                     processes=shell,
+                    jobs=None if shell is None else shell.jobs,
                     code=code,
                     egress=egress,
                     homes=Homes(
@@ -148,7 +149,9 @@ async def serve(
 
 
 @asynccontextmanager
-async def _shell(config: Config, layout: Layout, body: Body, journal: Journal) -> AsyncIterator[Shell | None]:
+async def _shell(
+    config: Config, layout: Layout, body: Body, journal: Journal, clock: Clock
+) -> AsyncIterator[Shell | None]:
     """The shell, if it is enabled; no hand-over is proved before its commands have halted."""
     if not config.shell.enabled:
         yield None
@@ -157,7 +160,7 @@ async def _shell(config: Config, layout: Layout, body: Body, journal: Journal) -
 
     inner_id = machine_id(layout.private)
     async with open_shell(
-        config, layout=layout, machine_id=inner_id, leases=body.leases, journal=journal
+        config, layout=layout, machine_id=inner_id, leases=body.leases, journal=journal, clock=clock
     ) as shell:
         body.also_quiesce(shell.quiesce)
         yield shell

@@ -278,6 +278,70 @@ class ProcessPort(Protocol):
         ...
 
 
+class JobState(StrEnum):
+    RUNNING = "running"
+    FROZEN = "frozen"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A command that was asked to run on after its call. Times in Unix ms.
+
+    `result` is what came of it; of one that has not ended, its output so far: no exit code, not timed out.
+    """
+
+    job_id: str
+    conversation_id: str
+    state: JobState
+    started_at: int
+    ended_at: int | None
+    result: ProcessResult
+
+
+class JobsPort(Protocol):
+    """Commands in the background: bounded in number and time, dead with the lease that they run under.
+
+    They do not renew it. Whoever has the lease token sees those of the claim's conversation; the owner,
+    without one, sees all.
+    """
+
+    async def start(
+        self,
+        command: str,
+        *,
+        lease_token: str,
+        timeout_ms: int | None,
+        max_output_length: int | None,
+        working_directory: str | None = None,
+        epoch: int | None = None,
+    ) -> Job:
+        """Begin one, judged and bounded as a call's command is.
+
+        Raises:
+            As ProcessPort.run; Unavailable: as many run as may.
+        """
+        ...
+
+    def jobs(self, *, caller: Caller, lease_token: str | None) -> list[Job]:
+        """Those that run and the last that ended, oldest first. Raises LeaseError."""
+        ...
+
+    def job(self, job_id: str, *, caller: Caller, lease_token: str | None) -> Job:
+        """One of them. Raises LeaseError, NotFound."""
+        ...
+
+    async def end_job(self, job_id: str, *, caller: Caller, lease_token: str | None) -> Job:
+        """Kill it, if it runs, and strike it off the list; what came of it.
+
+        Raises:
+            LeaseError, NotFound.
+        Cancellation:
+            It is killed all the same, and may stay listed.
+        """
+        ...
+
+
 class CodeOutcome(Protocol):
     """What came of code that ran."""
 

@@ -17,6 +17,7 @@ from .actions import invalid
 MAX_COMMANDS = 32
 MAX_COMMAND_BYTES = 64 * 1024
 MAX_TIMEOUT_MS = 3_600_000
+MAX_JOB_MS = 86_400_000
 WORKSPACE = "/workspace"
 """The working root, as commands see it."""
 
@@ -77,6 +78,8 @@ class ShellLimits(_Section):
     output_length: Annotated[int, Field(ge=256, le=4 * 1024 * 1024)] = 64 * 1024
     output_bytes: Bytes = 1024**3
     concurrent: Annotated[int, Field(ge=1, le=64)] = 8
+    jobs: Annotated[int, Field(ge=0, le=32)] = 4
+    job_timeout_ms: Annotated[int, Field(ge=1, le=MAX_JOB_MS)] = 3_600_000
 
 
 class ShellEgress(_Section):
@@ -148,6 +151,7 @@ class ShellRequest(_Section):
     working_directory: Annotated[str, Field(max_length=4096)] | None = None
     epoch: Annotated[int, Field(strict=True, ge=0)] | None = None
     stream: Annotated[bool, Field(strict=True)] = False
+    background: Annotated[bool, Field(strict=True)] = False
 
     @field_validator("commands")
     @classmethod
@@ -158,6 +162,14 @@ class ShellRequest(_Section):
             if len(command.encode()) > MAX_COMMAND_BYTES:
                 raise ValueError(f"a command is over {MAX_COMMAND_BYTES} bytes; write a script, and run that")
         return value
+
+    @model_validator(mode="after")
+    def _one_job(self) -> Self:
+        if self.background and (len(self.commands) > 1 or self.stream or self.concurrent):
+            raise ValueError(
+                "background: takes one command, without stream or concurrent; start a job for each"
+            )
+        return self
 
 
 def checked(**fields: Any) -> ShellRequest:  # noqa: ANN401 (that is what is checked)

@@ -119,6 +119,7 @@ class Call:
         self._walls: dict[trio.CancelScope, float] = {}  # with the time that a frozen one has left
         self._frozen = False
         self._thawed = trio.Event()
+        self._begun: dict[int, _Running] = {}
         self._results: dict[int, ProcessResult] = {}
         self._next = 0
 
@@ -128,6 +129,17 @@ class Call:
         """Kill all of it; what had not ended has a result that says *reason*. Synchronous, safe to repeat."""
         self._reason = self._reason or reason
         self._scope.cancel(reason=reason)
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen
+
+    def so_far(self, number: int) -> ProcessResult:
+        """The result of a command, or, before there is one, its output until now, without an exit code."""
+        running = self._begun.get(number) or _Running(number, self._length, self._tell)
+        if self.error is not None:
+            running.note = self.error.message
+        return self._results.get(number) or running.result(None)
 
     async def freeze(self) -> None:
         """Stop all of it, clocks too, until `thaw`; what can't be stopped is ended.
@@ -182,7 +194,7 @@ class Call:
                 nursery.start_soon(self._command, number)
 
     async def _command(self, number: int) -> None:
-        running = _Running(number, self._length, self._tell)
+        running = self._begun[number] = _Running(number, self._length, self._tell)
         wall, cancelled = trio.CancelScope(), True
         try:
             async with self._room:

@@ -1,8 +1,8 @@
 """The shell: who may run commands, which, and for how long they may live. Implements ports.ProcessPort.
 
-lease → policy → audit → sandbox, one for each command. A call lives in the shell's own nursery and dies with
-its caller, its lease or the daemon; with `on_takeover = "freeze"` it is stopped while a person has the body,
-and goes on afterwards. Counterpart: calls.py.
+lease → policy → audit → sandbox, one for each command. A call (or a job, which nobody waits for) lives in the
+shell's own nursery and dies with its caller, its lease or the daemon; with `on_takeover = "freeze"` it is
+stopped while a person has the body, and goes on afterwards. Counterparts: calls.py, jobs.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 import trio
 
+from bodyd.clock import Clock
 from bodyd.config import Config
 from bodyd.contract.ports import (
     ApprovalPort,
@@ -34,6 +35,7 @@ from bodyd.lease.permit import Admission
 
 from .box import Boxes
 from .calls import Call, Ended
+from .jobs import Jobs
 from .rules import Judgement, judge
 from .workspace import Workspace
 
@@ -52,6 +54,7 @@ class _Admitted:
 
     call: Call
     admission: Admission
+    background: bool = False
 
 
 class Shell:
@@ -69,6 +72,7 @@ class Shell:
         machine_id: str,
         leases: LeaseManager,
         journal: Journal,
+        clock: Clock,
         approvals: ApprovalPort | None = None,
     ) -> None:
         self._settings = config.shell
@@ -79,6 +83,7 @@ class Shell:
         uid = layout.uids.shell if layout.uids.drop else None
         self._workspace = Workspace(layout.workspace, uid=uid, keep=config.shell.folders)
         self._room = trio.CapacityLimiter(config.shell.limits.concurrent)
+        self.jobs = Jobs(config.shell.limits.jobs, begin=self._begin, leases=leases, now_ms=clock.wall_ms)
         self._admitted: set[_Admitted] = set()
         self._nursery: trio.Nursery | None = None
 
@@ -114,11 +119,8 @@ class Shell:
             working_directory=working_directory,
             epoch=epoch,
         )
-        admitted = await self._admit(request, lease_token)
+        admitted = await self._begin(request, lease_token)
         call = admitted.call
-        assert self._nursery is not None, "serve() owns the calls"
-        self._admitted.add(admitted)
-        self._nursery.start_soon(self._carry_out, admitted, request.concurrent)
         try:
             yield _Output(call)
         finally:
@@ -129,7 +131,7 @@ class Shell:
 
     @property
     def running(self) -> int:
-        """How many calls there are just now."""
+        """How many calls and jobs there are just now."""
         return len(self._admitted)
 
     @property
@@ -146,6 +148,13 @@ class Shell:
 
     # -- admission -----------------------------------------------------------------------------------
 
+    async def _begin(self, request: ShellRequest, lease_token: str) -> _Admitted:
+        admitted = await self._admit(request, lease_token)
+        assert self._nursery is not None, "serve() owns the calls"
+        self._admitted.add(admitted)
+        self._nursery.start_soon(self._carry_out, admitted, request.concurrent)
+        return admitted
+
     async def _admit(self, request: ShellRequest, lease_token: str) -> _Admitted:
         """All checks, the audit's row, and the call, ready to run."""
         admission = self._leases.admit(lease_token, request.epoch)
@@ -158,6 +167,7 @@ class Shell:
         await self._journal.audit("shell.call", facts)
         admission = self._leases.admit_again(admission)  # all of that took time
         limits = self._settings.limits
+        longest = limits.job_timeout_ms if request.background else limits.timeout_ms
 
         async def report(number: int, ended: Ended) -> None:
             await self._journal.audit("shell.command", _ended(call_id, number, ended))
@@ -167,13 +177,13 @@ class Shell:
             request.commands,
             folder=folder,
             cwd=cwd,
-            timeout=min(request.timeout_ms or limits.timeout_ms, limits.timeout_ms) / 1000,
+            timeout=_least(request.timeout_ms, longest) / 1000,
             length=_least(request.max_output_length, limits.output_length),
             limits=limits,
-            room=self._room,
+            room=trio.CapacityLimiter(1) if request.background else self._room,
             report=report,
         )
-        return _Admitted(call, admission)
+        return _Admitted(call, admission, request.background)
 
     def _facts(
         self, call_id: str, request: ShellRequest, judgements: Sequence[Judgement], admission: Admission
@@ -189,6 +199,7 @@ class Shell:
             "conversation_id": claim.conversation_id,
             "lease_id": claim.lease_id,
             "epoch": admission.epoch,
+            "background": request.background,
             "commands": commands,
         }
 
@@ -252,15 +263,20 @@ class Shell:
                 nursery.cancel_scope.cancel(reason="the call is over")
         finally:
             self._admitted.discard(admitted)
+            self.jobs.ended(admitted.call)
         if surplus := self._workspace.surplus({a.call.folder.path for a in self._admitted}):
             await trio.to_thread.run_sync(self._remove, surplus)
 
     async def _watch(self, admitted: _Admitted) -> None:
-        """Renew the claim while the call runs; end or freeze the call when the claim is fenced."""
+        """Renew the claim while the call runs; end or freeze the call when the claim is fenced.
+
+        A job renews nothing: a driver that has gone would hold the body by it.
+        """
         call = admitted.call
         while True:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_keep_renewed, admitted.admission)
+                if not admitted.background:
+                    nursery.start_soon(_keep_renewed, admitted.admission)
                 await admitted.admission.interrupted.wait()
                 nursery.cancel_scope.cancel(reason="the claim is fenced")
             if self._settings.on_takeover == "kill" or not self._suspended(admitted.admission):
@@ -331,6 +347,7 @@ async def open_shell(
     machine_id: str,
     leases: LeaseManager,
     journal: Journal,
+    clock: Clock,
     approvals: ApprovalPort | None = None,
 ) -> AsyncIterator[Shell]:
     """The shell, proved to work; on leaving, nothing that it started is left.
@@ -340,7 +357,13 @@ async def open_shell(
         IsolationUnavailable: no command can be run here.
     """
     shell = Shell(
-        config, layout=layout, machine_id=machine_id, leases=leases, journal=journal, approvals=approvals
+        config,
+        layout=layout,
+        machine_id=machine_id,
+        leases=leases,
+        journal=journal,
+        clock=clock,
+        approvals=approvals,
     )
     await shell.test()
     async with trio.open_nursery() as nursery:

@@ -22,6 +22,7 @@ from . import (
     routes_events,
     routes_health,
     routes_input,
+    routes_jobs,
     routes_lease,
     routes_screens,
     routes_snapshots,
@@ -80,6 +81,7 @@ def create_app(provided: Services) -> QuartTrio:
         routes_egress,
         routes_events,
         routes_tools,
+        routes_jobs,
         routes_tickets,
     ):
         routes.add(api)

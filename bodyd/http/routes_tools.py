@@ -20,6 +20,7 @@ from bodyd.contract.shell import WORKSPACE, ShellRequest
 from bodyd.errors import BodydError, Unavailable
 
 from .listener import CLOSERS
+from .routes_jobs import outcome, started
 from .routing import Api
 from .services import Services, caller, connection_state, lease_token, read_model, reply, services
 
@@ -127,6 +128,8 @@ def _add_shell(api: Api) -> None:
         if port is None:
             raise Unavailable("no shell is configured here ([shell] enabled, and a policy)")
         wanted = await read_model(ShellRequest)
+        if wanted.background:
+            return await started(wanted)
         opened = _open(port, wanted)
         if wanted.stream or request.headers.get("accept") == "text/event-stream":
             closers: set[Callable[[], None]] = connection_state().get(CLOSERS, set())
@@ -151,17 +154,6 @@ def _open(port: ProcessPort, wanted: ShellRequest) -> AbstractAsyncContextManage
         working_directory=wanted.working_directory,
         epoch=wanted.epoch,
     )
-
-
-def outcome(result: ProcessResult) -> dict[str, Any]:
-    """One entry of a `shell_call_output`, with what was omitted beside it."""
-    end = {"type": "timeout"} if result.timed_out else {"type": "exit", "exit_code": result.exit_code}
-    return {
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-        "outcome": end,
-        "omitted_bytes": result.omitted_bytes,
-    }
 
 
 class ShellStream:

@@ -19,7 +19,7 @@ from bodyd.contract.adapters import Adapter
 from bodyd.contract.computer_run import ComputerRunner
 from bodyd.contract.events import Event
 from bodyd.contract.lease import Scope
-from bodyd.contract.ports import BodyPort, Caller, CodePort, ProcessPort
+from bodyd.contract.ports import BodyPort, Caller, CodePort, JobsPort, ProcessPort
 from bodyd.errors import InvalidRequest, LeaseRequired, NotFound
 
 from .auth import Gate, Origins, require
@@ -77,9 +77,8 @@ class HomesPort(Protocol):
 class Services:
     """Everything that the app is made of; the daemon builds one, tests another.
 
-    `events` is None where nothing publishes events yet; `processes` where no shell is configured; `code`
-    where the code tool is off;
-    `egress` and `homes` where no sandbox is the daemon's own.
+    `events` is None where nothing publishes events yet; `processes` and `jobs` where no shell is
+    configured; `code` where the code tool is off; `egress` and `homes` where no sandbox is the daemon's own.
     """
 
     body: BodyPort
@@ -89,6 +88,7 @@ class Services:
     events: EventSource | None = None
     adapters: tuple[Adapter, ...] = ()
     processes: ProcessPort | None = None
+    jobs: JobsPort | None = None
     code: CodePort | None = None
     egress: EgressPort | None = None
     homes: HomesPort | None = None

@@ -42,6 +42,10 @@ class Api:
         self._connection.request("POST", path, json.dumps(body), self._headers)
         return json.loads(self._connection.getresponse().read()) if wait else None
 
+    def jobs(self) -> Any:
+        self._connection.request("GET", "/v1/tools/shell/jobs", headers=self._headers)
+        return json.loads(self._connection.getresponse().read())["jobs"]
+
     def shell(self, *commands: str, **more: Any) -> Any:
         return self.post("/v1/tools/shell", {"commands": commands, **more})
 
@@ -117,6 +121,20 @@ def test_a_killed_daemon_leaves_no_command(world: World) -> None:
     world.start()
     Api(world, acquire=False).post("/v1/lease/recover", {})
     assert Api(world).shell("cat file")["output"][0]["stdout"] == "kept\n"
+
+
+def test_a_job_outlives_its_request_and_not_its_lease(world: World) -> None:
+    """A command in the background is listed, runs on when the client hangs up, and ends with the release."""
+    api = Api(world)
+    job = api.shell(f"setsid sleep {MARK} & sleep {MARK}", background=True)["job"]
+    until(True)
+    api.close()
+    owner = Api(world, acquire=False)
+    assert [(one["job_id"], one["state"]) for one in owner.jobs()] == [(job["job_id"], "running")]
+    assert sleeping()
+    owner.post("/v1/lease/revoke", {})
+    assert not sleeping()
+    assert [one["state"] for one in owner.jobs()] == ["ended"]
 
 
 @pytest.mark.parametrize("shell", [{"enabled": True}, {"policy": POLICY}])

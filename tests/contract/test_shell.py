@@ -89,3 +89,15 @@ def test_a_request_has_openais_fields() -> None:
     request = checked(commands=("ls", "pwd"), timeout_ms=120000, max_output_length=4096)
     assert request.commands == ("ls", "pwd")
     assert (request.concurrent, request.working_directory, request.stream) == (False, None, False)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"commands": ("a", "b")}, {"stream": True}, {"concurrent": True}],
+    ids=["two", "stream", "at once"],
+)
+def test_a_job_is_one_command(more: dict[str, object]) -> None:
+    """Nobody waits for a job: it has one command, and nothing that only makes sense for one who listens."""
+    assert checked(commands=("a",), background=True).background
+    with pytest.raises(InvalidRequest, match="background"):
+        checked(**{"commands": ("a",), "background": True, **more})

@@ -112,6 +112,7 @@ async def world(
                     machine_id="0" * 32,
                     leases=leases,
                     journal=journal,
+                    clock=clock,
                     approvals=approvals,
                 ) as opened:
                     made.append(opened)

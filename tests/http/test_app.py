@@ -89,6 +89,8 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/v1/receipts/<path:request_id>",
         "/v1/computer_call",
         "/v1/tools/shell",
+        "/v1/tools/shell/jobs",
+        "/v1/tools/shell/jobs/<job_id>",
         "/v1/tools/exec_py",
         "/v1/display",
         "/v1/clipboard",
