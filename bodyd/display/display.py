@@ -146,6 +146,19 @@ class Display:
         """
         return await self._hand.send(atoms, permit, note, focus)
 
+    async def follow(self, atoms: Sequence[Atom], permit: Permit) -> SendReport:
+        """As `send`, for a person who watches: each atom under the permit, all acknowledged together.
+
+        No interference is looked for and no readback made; text that can't be typed at once takes the
+        way of `send`.
+
+        Raises:
+            DisplayUnavailable: what was sent is not known.
+        Cancellation:
+            As of `send`.
+        """
+        return await self._hand.follow(atoms, permit)
+
     async def paste(self, text: str, permit: Permit) -> SendReport:
         """Put *text* on the clipboard, press the paste keys, restore the clipboard: one unit.
 

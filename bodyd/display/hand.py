@@ -26,6 +26,7 @@ from .damage import Mark
 from .input import Held, Sender, SendReport, untypable
 from .lane import Lane
 from .probes import Ping, Question
+from .quick import QuickSender
 from .typist import Readiness, Typist
 from .watch import Watch
 from .xinput import SenderConnection
@@ -97,6 +98,21 @@ class Hand:
         if await self._play(atoms, permit, report, note, focus) is Readiness.TOO_MANY:
             await self._play_in_runs(atoms, permit, report, note, focus)
         return report
+
+    async def follow(self, atoms: Sequence[Atom], permit: Permit) -> SendReport:
+        """As `send`, for someone who sees what comes of it: acknowledged as a whole, nothing read back."""
+        report, stop = SendReport(of=count(tuple(atoms))), threading.Event()
+
+        def play(x: SenderConnection) -> Readiness:
+            return QuickSender(x, self._held, self.typist, report).play(atoms, permit, stop, may_wipe=False)
+
+        try:
+            readiness = await self._lane.run(play, interrupt=stop.set)
+        finally:
+            self._typed_at = trio.current_time()
+            if self.typist.bound:
+                self._will_restore(IDLE_SECONDS)
+        return report if readiness is Readiness.READY else await self.send(atoms, permit, None)
 
     async def paste(self, text: str, permit: Permit) -> SendReport:
         report = SendReport(of=1)

@@ -169,19 +169,7 @@ class Sender:
             self._look_for_other_hands()
         self._paused = False
         self._report.certain = False
-        match atom:
-            case MoveTo(x=x, y=y):
-                self._move(x, y)
-            case ButtonDown(button=button):
-                self._button(button, down=True)
-            case ButtonUp(button=button):
-                self._button(button, down=False)
-            case KeyDown(keysym=keysym):
-                self._key_down(keysym)
-            case KeyUp(keysym=keysym):
-                self._key_up(keysym)
-            case Char(character=character):
-                self._character(character)
+        self._make(atom)
         focus = request.GetInputFocus(display=self._x.core, defer=True)  # answered with the next question
         done = self._acknowledge(atom)
         self._report.certain = True
@@ -235,6 +223,24 @@ class Sender:
         return True
 
     # -- atoms as events --------------------------------------------------------------------------
+
+    def _make(self, atom: Atom) -> None:
+        """Ask for the events of *atom*."""
+        match atom:
+            case MoveTo(x=x, y=y):
+                self._move(x, y)
+            case ButtonDown(button=button):
+                self._button(button, down=True)
+            case ButtonUp(button=button):
+                self._button(button, down=False)
+            case KeyDown(keysym=keysym):
+                self._key_down(keysym)
+            case KeyUp(keysym=keysym):
+                self._key_up(keysym)
+            case Char(character=character):
+                self._character(character)
+            case Pause():
+                pass
 
     def _move(self, x: int, y: int) -> None:
         self._fake(X.MotionNotify, 0, x=x, y=y)

@@ -91,7 +91,7 @@ class Hands:
             Stops at the next atom.
         """
         async with self._door.between_batches(self._admit(lease_token)) as (display, admission):
-            return await display.send(atoms, admission.permit)
+            return await display.follow(atoms, admission.permit)
 
     async def let_go(self, *, lease_token: str) -> None:
         """Lift every key and button.

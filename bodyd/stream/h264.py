@@ -18,6 +18,7 @@ QUALITY, THIN_QUALITY = 23, 27
 """x264's constant rate factor: less is better, and six more are about half the bytes."""
 
 RATE = 30
+_FAST = "FAST_BILINEAR"  # a quarter of the time of libswscale's default, for pictures that are never scaled
 
 
 class Encoder(Protocol):
@@ -55,7 +56,7 @@ class _Encoder:
         self._context.time_base = Fraction(1, RATE)
         self._context.thread_count = 1
         self._context.options = {
-            "preset": "superfast",
+            "preset": "superfast" if thin else "ultrafast",  # a third of the bytes less, for twice the work
             "tune": "zerolatency",
             "profile": "baseline",
             "crf": str(THIN_QUALITY if thin else QUALITY),
@@ -63,12 +64,15 @@ class _Encoder:
             "x264-params": "keyint=infinite:scenecut=0:annexb=1:repeat-headers=1:"
             "colormatrix=smpte170m:colorprim=smpte170m:transfer=smpte170m:range=tv",
         }
+        self._reformatter = importlib.import_module("av.video.reformatter").VideoReformatter()
         self._made = 0
 
     def encode(self, pixels: Pixels, *, key: bool) -> tuple[bytes, bool]:
         height, width = pixels.shape
         bgra = np.ascontiguousarray(pixels).view(np.uint8).reshape(height, width, 4)
-        frame = self._av.VideoFrame.from_ndarray(bgra, format="bgra").reformat(format="yuv420p")
+        frame = self._reformatter.reformat(
+            self._av.VideoFrame.from_ndarray(bgra, format="bgra"), format="yuv420p", interpolation=_FAST
+        )
         frame.pts = self._made
         if key or self._made == 0:
             frame.pict_type = self._av.video.frame.PictureType.I

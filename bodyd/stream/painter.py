@@ -30,6 +30,9 @@ REPAINT_PIXELS = 160_000
 """What one step repaints at the most: new changes must not wait behind more."""
 
 TILE_PIXELS = 262_144
+POINTER_SECONDS = 0.2
+"""How old the pointer's place may be while things change: an app may move it without an event."""
+
 KEY_SECONDS = 1.0
 """Between two frames that decoders can start at, for those who have dropped out."""
 
@@ -105,6 +108,7 @@ class Painter:
         self._size = Size(width=1, height=1)
         self._seen = False
         self._changed_at = np.zeros((1, 1))
+        self._pointed_at = float("-inf")
         self._motion = Motion()
         self._video: _Video | None = None
 
@@ -124,7 +128,10 @@ class Painter:
         made = self._video is not None and self._video.frame is not None
         if self._video is not None:
             self._video.frame = None
-        pointer = lens.pointer() if lens.moved or changed else None
+        warped = changed and now - self._pointed_at > POINTER_SECONDS  # of that, no event tells
+        pointer = lens.pointer() if lens.moved or warped else None
+        if pointer is not None:
+            self._pointed_at = now
         cursor = lens.cursor() if lens.restyled else None
         return Step(
             changed,

@@ -35,13 +35,14 @@ _SAMPLE_ROWS = 8
 
 def differing(old: Pixels, new: Pixels, left: int, top: int) -> Rects:
     """Where two pictures of one size differ, as rectangles of the screen; *left*, *top* is their place."""
-    delta = np.bitwise_and(np.bitwise_xor(old, new), _COLOUR)
+    delta = np.bitwise_xor(old, new)
     height, width = delta.shape
     if height <= CELL and width <= CELL:
         found = _trimmed(delta, left, top)
         return (found,) if found else ()
-    rows = np.bitwise_or.reduceat(delta, range(0, height, CELL), axis=0)
-    cells = np.bitwise_or.reduceat(rows, range(0, width, CELL), axis=1) != 0
+    columns = range(0, width, CELL)
+    bands = (np.bitwise_or.reduce(delta[row : row + CELL], axis=0) for row in range(0, height, CELL))
+    cells = [np.bitwise_or.reduceat(np.bitwise_and(band, _COLOUR), columns) != 0 for band in bands]
     joined: list[tuple[int, int, int, int]] = []  # columns from..to, rows from..to, of cells
     for row, line in enumerate(cells):
         for first, last in _runs(line):
@@ -121,11 +122,11 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _trimmed(delta: Pixels, left: int, top: int) -> Rect | None:
-    """The smallest rectangle around what is not zero."""
-    rows = np.flatnonzero(delta.any(axis=1))
+    """The smallest rectangle around what is not zero, but for the fourth byte."""
+    rows = np.flatnonzero(np.bitwise_and(np.bitwise_or.reduce(delta, axis=1), _COLOUR))
     if not rows.size:
         return None
-    columns = np.flatnonzero(delta.any(axis=0))
+    columns = np.flatnonzero(np.bitwise_and(np.bitwise_or.reduce(delta, axis=0), _COLOUR))
     return Rect(
         left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1
     )
