@@ -50,6 +50,14 @@ def answerable(items: list[Json]) -> list[Json]:
     ]
 
 
+def repeated(item: Json, past: Iterable[Json]) -> bool:
+    """Whether *item* is an output that *past* has already: some clients send all of them in every step."""
+    return item["type"] in OUTPUTS and any(
+        one["type"] == item["type"] and all(one.get(key) == item.get(key) for key in ("call_id", "output"))
+        for one in past
+    )
+
+
 def whole(items: Sequence[Json]) -> set[str]:
     """The ids of *items* that stand for themselves: all but calls and outputs without their counterpart."""
     calls = {item["call_id"] for item in items if item["type"] in CALLS}

@@ -123,6 +123,7 @@ async def prepare(
         before, root, conversation = await _continued(body, request.caller, history)
     fed = await history.resolve(listed, request.caller, known={kept.key for kept in before})
     past = pairs.answerable([kept.item for kept in before])
+    fed = [kept for kept in fed if not (kept.new and pairs.repeated(kept.item, past))]
     pairs.check([(item, "") for item in past] + [(kept.item, f"input[{i}]") for i, kept in enumerate(fed)])
     more = restoring.tools_of([*past, *(kept.item for kept in fed)])
     made = registry.build(

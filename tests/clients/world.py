@@ -57,7 +57,8 @@ class Clients:
         self.task = TASK
 
     def fresh(self, *answers: Any) -> None:
-        """A new run of the site, shown by the browser; a model that has said nothing, with these answers."""
+        """A body that nobody has, and a model with these answers; without them, a new run of the site."""
+        self._parts.call(partial(self._parts.vacate, self._owner))
         self.mind.forget()
         for tap in self._parts.taps.values():
             tap.forget()
@@ -189,11 +190,14 @@ class Parts:
     async def tap(self, owner: str, port: int) -> None:
         self.taps[owner] = await self._nursery.start(Tap(port).serve)
 
+    async def vacate(self, client: Callable[[], BodyClient]) -> None:
+        async with client() as owner:
+            await owner.revoke(reason="the last client is gone")
+
     async def reload(self, client: Callable[[], BodyClient]) -> None:
         self.site.reset()
         with trio.fail_after(SHOWN_SECONDS):
             async with client() as owner:
-                await owner.revoke(reason="the last client is gone")
                 lease = await owner.acquire("reload", wait_ms=10_000)
                 await lease.screenshot()
                 await lease.input([{"type": "keypress", "keys": ["F5"]}], binding="none")

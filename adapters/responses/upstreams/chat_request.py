@@ -6,7 +6,7 @@ one assistant message, and each result a message of its own. Source: OpenAI Chat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
@@ -46,9 +46,24 @@ def messages(request: Mapping[str, Any]) -> list[Json]:
     found: list[Json] = []
     if request.get("instructions"):
         found.append({"role": "system", "content": request["instructions"]})
-    for item in request.get("input") or ():
+    for item in _together(request.get("input") or ()):
         _add(found, item)
     return found
+
+
+def _together(items: Iterable[Json]) -> Iterator[Json]:
+    """*items* with every output right after its round of calls: chat servers take nothing in between."""
+    listed = list(items)
+    outputs = {item["call_id"]: item for item in listed if item["type"] == "function_call_output"}
+    waiting: list[str] = []
+    for item in listed:
+        if item["type"] == "function_call":
+            waiting.append(item["call_id"])
+        elif item["type"] not in _SKIPPED:
+            yield from (outputs.pop(id) for id in waiting if id in outputs)
+            waiting.clear()
+        if item["type"] != "function_call_output" or outputs.pop(item["call_id"], None) is not None:
+            yield item
 
 
 def _add(found: list[Json], item: Json) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from bodyd.errors import CallMismatch
+
 from .test_loop import ADD, CLICK, kinds
 from .world import OTHER, PIXEL, computer, function, message, shell, world
 
@@ -149,3 +151,23 @@ async def test_outputs_in_another_order(tmp_path: Path):
         response = await w.create("computer", "shell", ADD, input=answers, previous_response_id=first["id"])
         assert response["status"] == "completed"
         assert kinds(w.model.requests[-1]["input"])[-3:] == [answer["type"] for answer in answers]
+
+
+async def test_outputs_that_are_sent_in_every_step(tmp_path: Path):
+    """ai-sdk sends a conversation all outputs again: the same ones are ignored, another one is refused."""
+    turns = [[computer(CLICK, call_id="c1")], [shell("ls", call_id="s1")], [message("done")]]
+    async with world(tmp_path, *turns) as w:
+        where = (await w.ask("/v1/conversations", {}))["id"]
+        await w.create("computer", "shell", conversation=where)
+        one = {"type": "computer_call_output", "call_id": "c1", "output": SHOT}
+        await w.create("computer", "shell", input=[one], conversation=where)
+        outcome = {"type": "exit", "exit_code": 0}
+        chunk = {"stdout": "", "stderr": "", "outcome": outcome}
+        two = {"type": "shell_call_output", "call_id": "s1", "output": [chunk]}
+        again = [{"role": "user", "content": "go"}, one, two]
+        await w.create("computer", "shell", input=again, conversation=where)
+        outputs = [item["type"] for item in w.model.requests[-1]["input"] if "output" in item]
+        assert outputs == ["computer_call_output", "shell_call_output"]
+        other = {**two, "output": [{**chunk, "stdout": "x"}]}
+        with pytest.raises(CallMismatch, match="has an output already"):
+            await w.create("computer", "shell", input=[other], conversation=where)

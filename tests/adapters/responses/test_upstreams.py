@@ -234,6 +234,23 @@ def test_the_chat_request():
     assert sent["stream_options"] == {"include_usage": True}
 
 
+def test_chat_outputs_follow_their_calls():
+    """What a client said between a call and its output comes after both; later rounds stay apart."""
+
+    def call(id: str) -> Json:
+        return {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"}
+
+    def output(id: str) -> Json:
+        return {"type": "function_call_output", "call_id": id, "output": id}
+
+    said = {"type": "message", "role": "user", "content": "u"}
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    first = [call("1"), thought, call("2"), said, output("2"), output("1"), said]
+    sent = chat_request.messages({"input": [*first, call("3"), output("3"), call("4"), output("4")]})
+    told = [message.get("content") or [one["id"] for one in message["tool_calls"]] for message in sent]
+    assert told == [["1", "2"], "1", "2", "u", "u", ["3"], "3", ["4"], "4"]
+
+
 def test_a_chat_stream_that_stops_short_has_failed():
     """Without a finish_reason the server broke off: that is not a completed answer."""
     stream = ChatStream(token=lambda: "t", model="m", created_at=0)
