@@ -152,7 +152,7 @@ async def test_an_input_into_a_freezing_server_has_an_uncertain_receipt_that_say
         os.kill(server.pid, signal.SIGSTOP)
 
     nursery.start_soon(freeze)
-    text = "abcdefghij" * 1000
+    text = "abcdefghij" * 6000  # takes longer than any report of the page
     receipt = await lease.input(
         [{"type": "click", "x": x, "y": y}, {"type": "type", "text": text}], screenshot_id=shot.screenshot_id
     )
