@@ -165,7 +165,7 @@ class Reach:
         Keys with Alt may be for the window manager, which switches between windows of any app; only to
         those that the driver saw, since a window that opens by itself takes the focus at any moment.
         """
-        if not (isinstance(action, a.Keypress | a.Hold) and _for_manager(action.keys)):
+        if not for_manager(action):
             return self
         seen = {w.id for w in sight.shot.windows}
         return replace(self, switched=self.switched | (activated & seen))
@@ -279,5 +279,8 @@ def check_focus(
         )
 
 
-def _for_manager(keys: Sequence[str]) -> bool:
-    return any(key.name.startswith(("Alt_", "Super_")) for key in chord(keys))
+def for_manager(action: a.Action) -> bool:
+    """Whether the keys may be for the window manager: those with Alt or Super are."""
+    if not isinstance(action, a.Keypress | a.Hold):
+        return False
+    return any(key.name.startswith(("Alt_", "Super_")) for key in chord(action.keys))

@@ -29,7 +29,7 @@ from bodyd.contract.receipts import (
 )
 from bodyd.display.display import Display, Scene
 from bodyd.display.input import SendReport
-from bodyd.errors import DisplayUnavailable, StaleScreenshot
+from bodyd.errors import BodydError, DisplayUnavailable, StaleScreenshot
 
 from . import verifier
 from .admission import (
@@ -40,12 +40,15 @@ from .admission import (
     check_keyboard,
     check_pointer,
     check_uncovered,
+    for_manager,
     pointer_target,
 )
 
 SLICE_SECONDS = 0.05
 RELEASE_SECONDS = 1.0
 FOCUS_SECONDS, FOCUS_LOOK_SECONDS = 0.3, 0.01
+EXPECT_LOOK_SECONDS = 0.5
+"""So long a look at what is expected may take beyond its deadline: one look there always is."""
 
 
 @dataclass(slots=True)
@@ -207,16 +210,18 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
     of = units(action)
     if not batch.permit.valid:
         return not_attempted(index, action.type, of, "interrupted")
+    expect = _expect(action)
     try:
         await check_binding(
             batch, display, index, pixels=index > 0
         )  # the first once more: a write lay between
-        expect = _expect(action)
         before = await display.pixels(expect.bounds) if expect and expect.bounds else None
-        batch.note(index, 0)  # from here on its first atom may be on its way
+    except BodydError as exc:  # whatever kept it from being checked, nothing of it was sent
+        reason = "display_lost" if isinstance(exc, DisplayUnavailable) else exc.code
+        return not_attempted(index, action.type, of, reason)
+    batch.note(index, 0)  # from here on its first atom may be on its way
+    try:
         report = await _send(batch, display, index)
-    except StaleScreenshot as exc:
-        return not_attempted(index, action.type, of, exc.code)
     except DisplayUnavailable:
         return _lost(index, action, of)
     delivery = delivered(report, of)
@@ -228,8 +233,10 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
         batch.reached(index, report.sent)
     if delivery.outcome is not Outcome.CONFIRMED:
         return input_receipt(index, action.type, delivery, _undelivered(delivery))
-    expected = await _expectation(batch, display, expect, before) if expect else None
-    effect = verifier.effect(action, pointer_read_back=report.readback_ok, expected=expected)
+    if expect is None:
+        effect = verifier.effect(action, pointer_read_back=report.readback_ok)
+    else:
+        effect = verifier.stated(await _expectation(batch, display, expect, before))
     return input_receipt(index, action.type, delivery, effect)
 
 
@@ -294,23 +301,27 @@ def _expect(action: a.Action) -> a.Expect | None:
 
 
 def _unmet(receipt: InputReceipt) -> bool:
-    return receipt.effect.evidence == "expect_unmet"
+    """What was stated did not come true, or nobody can say whether it did."""
+    return receipt.effect.evidence in ("expect_unmet", "expect_unread")
 
 
 def _credit(batch: Batch, last: int | None, after: Scene) -> None:
     """Take what is different in *after* as evidence for input *last*, if its effect is still open."""
-    aimed_at = batch.reach.touched
-    others = {window for window, client in after.clients.items() if client not in aimed_at}
-    found = verifier.changes(batch.scene.windows, after.windows, restless=batch.restless | others)
+    found = verifier.changes(batch.scene.windows, after.windows, restless=batch.restless)
     if last is None or not found:
         return
+    receipt, action = batch.receipts[last], batch.request.inputs[last]
     if batch.sight is not None:
-        activated = verifier.activated(found)
-        batch.reach = batch.reach.switching(batch.request.inputs[last], activated, batch.sight)
-    receipt = batch.receipts[last]
+        batch.reach = batch.reach.switching(action, verifier.activated(found), batch.sight)
+    clients = {**batch.scene.clients, **after.clients}
+    found = verifier.attributable(found, clients, batch.reach.touched, managed=for_manager(action))
+    if not found:
+        return
     if receipt.delivery.outcome is not Outcome.CONFIRMED or receipt.effect.outcome is not Outcome.UNCERTAIN:
         return
-    effect = verifier.effect(batch.request.inputs[last], found=found)
+    if _expect(action) is not None:  # it overrules the rest
+        return
+    effect = verifier.effect(action, found=found)
     batch.receipts[last] = input_receipt(last, receipt.type, receipt.delivery, effect)
 
 
@@ -324,20 +335,32 @@ def conclude(batch: Batch, done: Dispatched, after: Scene, changed: bool | None)
     return tuple(batch.receipts)
 
 
-async def _expectation(batch: Batch, display: Display, expect: a.Expect, before: bytes | None) -> bool:
-    """Look again and again until the expectation is met, its deadline has passed or the batch drains."""
+async def _expectation(batch: Batch, display: Display, expect: a.Expect, before: bytes | None) -> bool | None:
+    """Whether the expectation is met by its deadline; None if the batch drained first, or as `_in_time`."""
+    met: bool | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def cut_short() -> None:
+            await batch.interrupted.wait()
+            nursery.cancel_scope.cancel(reason="the batch drains")
+
+        nursery.start_soon(cut_short)
+        met = await _in_time(display, expect, before)
+        nursery.cancel_scope.cancel(reason="the expectation is judged")
+    return met
+
+
+async def _in_time(display: Display, expect: a.Expect, before: bytes | None) -> bool | None:
+    """Look again and again; None if the last look read nothing: a clipboard whose owner is silent, say."""
     deadline = trio.current_time() + expect.within_ms / 1000
     while True:
-        try:
-            if await _met(display, expect, before):
-                return True
-        except DisplayUnavailable:
-            return False
+        met: bool | None = None
+        with suppress(BodydError), trio.move_on_at(max(deadline, trio.current_time() + EXPECT_LOOK_SECONDS)):
+            met = await _met(display, expect, before)
         left = deadline - trio.current_time()
-        if left <= 0 or batch.interrupted.is_set():
-            return False
-        with trio.move_on_after(min(left, SLICE_SECONDS)):
-            await batch.interrupted.wait()
+        if met or left <= 0:
+            return met
+        await trio.sleep(min(left, SLICE_SECONDS))
 
 
 async def _met(display: Display, expect: a.Expect, before: bytes | None) -> bool:

@@ -16,7 +16,7 @@ import trio
 from bodyd.clock import Clock
 from bodyd.contract import actions as a
 from bodyd.contract.events import Event
-from bodyd.contract.geometry import Point
+from bodyd.contract.geometry import Bounds, Point, Size
 from bodyd.contract.inventory import Window
 from bodyd.contract.ports import Caller, Permit, Verdict
 from bodyd.contract.receipts import Outcome, Receipt, greatest
@@ -28,6 +28,7 @@ from bodyd.errors import (
     InvalidRequest,
     JournalUnavailable,
     LeaseError,
+    OutOfBounds,
     PolicyRefused,
     RequestConflict,
 )
@@ -226,8 +227,8 @@ class Door:
     async def _admit(self, turn: _Turn) -> tuple[dispatcher.Batch, Display]:
         """All checks that come before the durable intent; raises, with nothing sent."""
         request = turn.request
-        _refuse_unreadable(request)
         display = self._live.current
+        _refuse_unreadable(request, display.size)
         sight = check_sight(
             request, self._screens.sight, epoch=turn.admission.epoch, screen=self._live.screen
         )
@@ -387,11 +388,25 @@ async def _keep_renewed(admission: Admission) -> None:
         await trio.sleep(max(MIN_RENEWAL_SECONDS, min(MAX_RENEWAL_SECONDS, ttl / 3)))
 
 
-def _refuse_unreadable(request: a.InputRequest) -> None:
-    """Expectations that need accessibility are refused until the body can read it."""
+def _refuse_unreadable(request: a.InputRequest, screen: Size) -> None:
+    """Expectations that nobody could ever find met are refused before anything is sent.
+
+    Raises:
+        InvalidRequest: it needs accessibility, which the body can't read yet.
+        OutOfBounds: its pixels are off the screen.
+    """
+    whole = Bounds(x=0, y=0, width=screen.width, height=screen.height)
     for index, action in enumerate(request.inputs):
         expect = getattr(action, "expect", None)
-        if expect is not None and expect.field in ("value", "focused", "checked"):
+        if expect is None:
+            continue
+        if expect.bounds is not None and expect.bounds.intersection(whole) is None:
+            raise OutOfBounds(
+                f"inputs[{index}].expect.bounds lie off the screen of {screen.width}x{screen.height}; "
+                "nothing was sent",
+                param=f"inputs[{index}].expect.bounds",
+            )
+        if expect.field in ("value", "focused", "checked"):
             raise InvalidRequest(
                 f"inputs[{index}].expect: {expect.field!r} can't be read in this body yet; "
                 "use window_title, active_window, clipboard or pixels",

@@ -1,18 +1,21 @@
 """What an input is known to have done: readbacks only, never a guess. Pure.
 
 Windows that opened, closed, became active or changed their title are evidence for the input before
-them, except titles that were changing by themselves. Changed pixels are reported and confirm
+them, if they are of an app that the batch has acted on, and except titles that were changing by
+themselves. Changed pixels are reported and confirm
 nothing. The counterpart that reads the screen is dispatcher.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bodyd.contract import actions as a
 from bodyd.contract.inventory import Window
 from bodyd.contract.receipts import Effect, Outcome
+
+_MANAGERS = frozenset({"window_activated", "window_minimised", "window_restored"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,9 @@ class Change:
 def changes(
     before: Sequence[Window], after: Sequence[Window], *, restless: frozenset[int] = frozenset()
 ) -> tuple[Change, ...]:
-    """The differences that count as evidence, the most telling first.
+    """The differences between two looks, the most telling first.
 
-    `restless` windows change their title without input, or are of apps that got none: theirs prove
-    nothing.
+    `restless` windows change their title without input: that proves nothing.
     """
     old, new = {w.id: w for w in before}, {w.id: w for w in after}
     found = [Change("window_opened", w) for w in new.keys() - old.keys()]
@@ -43,6 +45,23 @@ def changes(
         if now.minimised != was.minimised:
             found.append(Change("window_minimised" if now.minimised else "window_restored", window))
     return tuple(found)
+
+
+def attributable(
+    found: Sequence[Change], clients: Mapping[int, int], touched: frozenset[int], *, managed: bool
+) -> tuple[Change, ...]:
+    """Those of *found* that the input can have brought about: an app that got none acts by itself.
+
+    Args:
+        clients: The X client of each window.
+        touched: The clients that the batch was aimed at.
+        managed: The input was for the window manager, which may activate and hide any window.
+    """
+    return tuple(
+        change
+        for change in found
+        if clients.get(change.window) in touched or (managed and change.kind in _MANAGERS)
+    )
 
 
 def activated(found: Sequence[Change]) -> frozenset[int]:
@@ -83,30 +102,33 @@ def effect(
     *,
     found: Sequence[Change] = (),
     pointer_read_back: bool = False,
-    expected: bool | None = None,
     changed: bool | None = None,
 ) -> Effect:
-    """The effect of a fully delivered input.
+    """The effect of a fully delivered input that states no expectation.
 
     Args:
         found: Window changes seen after it and before the next input.
         pointer_read_back: The pointer was where a move put it.
-        expected: Whether the stated expectation was met; None where none was stated.
         changed: Whether pixels changed that were not changing before.
     """
     if isinstance(action, a.Wait | a.TakeScreenshot):
         return Effect(outcome=None)
-    if expected is not None:
-        return Effect(
-            outcome=Outcome.CONFIRMED if expected else Outcome.FAILED,
-            evidence="expect_met" if expected else "expect_unmet",
-            changed=changed,
-        )
     if isinstance(action, a.Move) and pointer_read_back:
         return Effect(outcome=Outcome.CONFIRMED, evidence="pointer_at_target", changed=changed)
     if found:
         return Effect(outcome=Outcome.CONFIRMED, evidence=found[0].kind, changed=changed)
     return Effect(outcome=Outcome.UNCERTAIN, changed=changed)
+
+
+def stated(met: bool | None) -> Effect:
+    """The effect of one that states an expectation, which overrules the rest; None: it could not be read."""
+    match met:
+        case True:
+            return Effect(outcome=Outcome.CONFIRMED, evidence="expect_met")
+        case False:
+            return Effect(outcome=Outcome.FAILED, evidence="expect_unmet")
+        case None:
+            return Effect(outcome=Outcome.UNCERTAIN, evidence="expect_unread")
 
 
 def text_matches(expect: a.Expect, actual: str | None) -> bool:

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from Xlib import X
+from Xlib import X, Xatom
 from Xlib.ext import xtest
 
 from bodyd.contract.geometry import Bounds
-from bodyd.errors import InvalidRequest, RecoveryRequired, StaleLease
+from bodyd.errors import InvalidRequest, OutOfBounds, RecoveryRequired, StaleLease
 
 from .apps import ready, typed, window, world_with_apps
 from .outsider import x_server
@@ -170,6 +170,36 @@ async def test_a_dead_area_never_confirms(world, client, x):
     assert {e.outcome for e in effects} == {"uncertain"}, effects
 
 
+async def test_a_strangers_window_is_nobodys_effect(world, client, x, nursery):
+    """It opens by itself right after a click on nothing, and closes after the next one."""
+    lease = await ready(world, client)
+    dead = {"type": "click", **point(world, 400, 180)}
+    made = x.root.create_window(900, 500, 200, 100, 0, X.CopyFromParent, background_pixel=0x206020)
+    made.set_wm_name("by itself")
+    made.change_property(x.atom("_NET_WM_USER_TIME"), Xatom.CARDINAL, 32, [0])  # it wants no focus
+
+    async def after_the_click(act) -> None:
+        assert await world.page.until(lambda page: page.entries("mousedown"))
+        act()
+        x.display.sync()
+
+    for act in (made.map, made.destroy):
+        world.page.clear()
+        shot = await lease.screenshot()
+        nursery.start_soon(after_the_click, act)
+        receipt = await lease.input(
+            [dead, {"type": "wait", "ms": 700}, dead], screenshot_id=shot.screenshot_id
+        )
+        assert [w.title == "by itself" for w in shot.windows].count(True) == (act == made.destroy)
+        shown = [w.title for w in (await client.inventory()).windows]
+        assert ("by itself" in shown) is (act == made.map)
+        assert [(i.delivery.outcome, i.effect.outcome) for i in receipt.inputs] == [
+            ("confirmed", "uncertain"),
+            ("confirmed", None),
+            ("confirmed", "uncertain"),
+        ]
+
+
 FIELDS = [
     ({"field": "window_title", "contains": "event log"}, {"field": "window_title", "equals": "event log"}),
     ({"field": "active_window", "contains": "event log"}, {"field": "active_window", "contains": "terminal"}),
@@ -212,6 +242,51 @@ async def test_an_expectation_of_pixels_wants_them_changed(world, client):
     await lease.screenshot()
     receipt = await lease.input([{"type": "click", **point(world, 400, 180), "expect": still}])
     assert receipt.inputs[0].effect.evidence == "expect_unmet"
+
+
+async def test_an_expectation_off_the_screen_is_refused_before_anything_is_sent(world, client):
+    """There is nothing there that could change; also if it is the second input's."""
+    lease = await ready(world, client)
+    click = {"type": "click", **point(world, 400, 180)}
+    off = {"field": "pixels", "bounds": {"x": 2000, "y": 10, "width": 5, "height": 5}}
+    with pytest.raises(OutOfBounds, match=r"inputs\[1\].expect"):
+        await lease.input([click, {**click, "expect": off}])
+    assert world.page.entries("mousedown") == []
+
+
+async def test_an_expectation_that_can_not_be_read_is_uncertain(world, client, x):
+    """The clipboard's owner is silent: the batch ends, the lease stays, and there is a receipt."""
+    lease = await ready(world, client)
+    x.root.create_window(0, 0, 1, 1, 0, 0).set_selection_owner(x.atom("CLIPBOARD"), X.CurrentTime)
+    x.display.sync()
+    move = {"type": "move", **point(world, 400, 180)}
+    expect = {"field": "clipboard", "contains": "never", "within_ms": 100}
+    receipt = await lease.input([{**move, "expect": expect}, move])
+    stated, rest = receipt.inputs
+    assert (stated.delivery.outcome, stated.effect.outcome) == ("confirmed", "uncertain")
+    assert stated.effect.evidence == "expect_unread"
+    assert rest.delivery.reason == "not_attempted"
+    assert (await client.receipt(receipt.request_id)).inputs == receipt.inputs
+    assert (await client.status())["lease"]["state"] == "held"
+
+
+async def test_an_expectation_cut_short_by_a_revoke_is_uncertain(world, client, x, nursery):
+    """Its deadline was not over; and the revoke does not wait for it, silent as the owner is."""
+    lease = await ready(world, client)
+    x.root.create_window(0, 0, 1, 1, 0, 0).set_selection_owner(x.atom("CLIPBOARD"), X.CurrentTime)
+    x.display.sync()
+    shot = await lease.screenshot()
+
+    async def revoke() -> None:
+        assert await world.page.until(lambda page: page.entries("mousedown"))
+        assert (await client.revoke(reason="enough")).state == "vacant"
+
+    nursery.start_soon(revoke)
+    expect = {"field": "clipboard", "contains": "never", "within_ms": 10_000}
+    click = {"type": "click", **point(world, 400, 180), "expect": expect}
+    receipt = await lease.input([click, click], screenshot_id=shot.screenshot_id)
+    assert [i.delivery.reason for i in receipt.inputs] == [None, "not_attempted"]
+    assert receipt.inputs[0].effect.outcome == "uncertain"
 
 
 @pytest.mark.parametrize("name", ["value", "focused", "checked"])

@@ -8,7 +8,7 @@ from bodyd.contract import actions as a
 from bodyd.contract.geometry import Bounds
 from bodyd.contract.inventory import Window
 from bodyd.contract.receipts import Outcome
-from bodyd.driver.verifier import Restless, activated, changes, effect, text_matches
+from bodyd.driver.verifier import Restless, activated, attributable, changes, effect, stated, text_matches
 
 
 def window(id: int, title: str = "t", *, active: bool = False, minimised: bool = False) -> Window:
@@ -63,20 +63,47 @@ def test_activated_windows_are_told_from_opened_and_retitled_ones():
     assert activated(found) == {3}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "of_the_target", "of_a_stranger"),
+    [
+        ([], [window(1)], True, False),
+        ([window(1)], [], True, False),
+        ([window(1)], [window(1, "other")], True, False),
+        ([window(1)], [window(1, active=True)], True, True),
+        ([window(1)], [window(1, minimised=True)], True, True),
+        ([window(1, minimised=True)], [window(1)], True, True),
+    ],
+)
+def test_what_an_app_does_that_got_no_input_is_no_evidence(before, after, of_the_target, of_a_stranger):
+    """But for keys to the window manager, which may activate and hide the windows of any."""
+    found = changes(before, after)
+    assert (attributable(found, {1: 7}, frozenset({7}), managed=False) == found) is of_the_target
+    assert attributable(found, {1: 7}, frozenset({8}), managed=False) == ()
+    assert attributable(found, {}, frozenset(), managed=False) == ()
+    assert (attributable(found, {1: 7}, frozenset({8}), managed=True) == found) is of_a_stranger
+
+
 def test_changed_pixels_alone_confirm_nothing():
     """A click on a dead area is uncertain, whatever moved on the screen."""
     for changed in (True, False, None):
         assert effect(a.Click(x=1, y=1), changed=changed).outcome is Outcome.UNCERTAIN
 
 
-def test_readbacks_confirm_and_unmet_expectations_fail():
-    """Pointer position, windows, and a stated expectation, which overrules the rest."""
+def test_expectations_are_met_unmet_or_not_to_be_read():
+    """Three answers, and no fourth."""
+    assert [(stated(met).outcome, stated(met).evidence) for met in (True, False, None)] == [
+        (Outcome.CONFIRMED, "expect_met"),
+        (Outcome.FAILED, "expect_unmet"),
+        (Outcome.UNCERTAIN, "expect_unread"),
+    ]
+
+
+def test_readbacks_confirm():
+    """Pointer position and windows."""
     click, found = a.Click(x=1, y=1), changes([], [window(1)])
     assert effect(a.Move(x=1, y=1), pointer_read_back=True).outcome is Outcome.CONFIRMED
     assert effect(click, pointer_read_back=True).outcome is Outcome.UNCERTAIN
     assert effect(click, found=found).evidence == "window_opened"
-    assert effect(click, expected=True).outcome is Outcome.CONFIRMED
-    assert effect(click, found=found, expected=False).outcome is Outcome.FAILED
     assert effect(a.Wait()).outcome is None
 
 
