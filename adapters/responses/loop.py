@@ -32,7 +32,7 @@ Json = dict[str, Any]
 _OURS = frozenset(
     "model input instructions tools tool_choice stream stream_options store background background_options "
     "previous_response_id conversation include metadata max_output_tokens max_tool_calls prompt_cache_key "
-    "prompt_cache_options prompt_cache_retention safety_identifier context_management type".split()
+    "prompt_cache_options prompt_cache_retention safety_identifier context_management type generate".split()
 )
 """Fields of a request that are not passed on as they are."""
 MOST_MALFORMED = 5
@@ -73,6 +73,8 @@ class Loop:
         """
         for kept in (*self.prepared.before, *self.prepared.fed):
             self._taken |= {str(kept.item.get(name)) for name in ("id", "call_id")}
+        if self.prepared.body.get("generate") is False:
+            return COMPLETED  # a warm-up: its input is kept, to be continued
         async with self.hands.ready():
             while self.rounds < self.settings.max_rounds:
                 await self.presence.wait()

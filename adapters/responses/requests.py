@@ -24,7 +24,7 @@ EXECUTION_HEADER = "bodyd-execution"
 ITEMS_HEADER = "bodyd-items"
 FULL_PICTURES = "computer_call_output.output.image_url"
 
-_FLAGS = ("stream", "background", "store", "parallel_tool_calls")
+_FLAGS = ("stream", "background", "store", "parallel_tool_calls", "generate")
 _COUNTS = ("max_output_tokens", "max_tool_calls")
 
 

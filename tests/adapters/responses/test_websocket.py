@@ -75,6 +75,25 @@ async def test_responses_one_after_the_other(tmp_path: Path, nursery: Any):
         wire.leave()
 
 
+async def test_a_warm_up_asks_no_model(tmp_path: Path, nursery: Any):
+    """codex sends its first input with generate: false: kept, but nothing is made or done."""
+    async with world(tmp_path, [message("one")], computer="body") as w:
+        wire = Wire()
+        nursery.start_soon(serve, w, wire)
+        await wire.say({**CREATE, "generate": False, "store": False})
+        warm = await wire.response()
+        assert faults(warm) == []
+        assert (warm[-1]["response"]["status"], warm[-1]["response"]["output"]) == ("completed", [])
+        assert w.model.requests == []
+        more = {"input": "on", "previous_response_id": warm[-1]["response"]["id"], "store": False}
+        await wire.say({**CREATE, **more})
+        await wire.response()
+        (sent,) = w.model.requests
+        assert [item["content"][0]["text"] for item in sent["input"]] == ["go", "on"]
+        assert "generate" not in sent
+        wire.leave()
+
+
 async def test_refusals_leave_the_connection_open(tmp_path: Path, nursery: Any):
     """What is no request, and a second one meanwhile, are errors with a status; the first goes on."""
     async with world(tmp_path, hold := trio.Event(), [message("one")]) as w:
