@@ -6,12 +6,11 @@ import argparse
 import json
 import os
 import sys
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bodyd import __version__
+from bodyd import __version__, cli_snapshots
 from bodyd.config import Config, load
 from bodyd.errors import BodydError, ConfigError
 
@@ -107,17 +106,8 @@ def _parser() -> argparse.ArgumentParser:
         help="1: release all keys and buttons, read back (default); 2: new connections; "
         "3: restart the display (apps are lost)",
     )
-    snapshot = add(
-        "snapshot",
-        _snapshot,
-        "Copy the home folder under a name, put one back, or begin with an empty home. The apps are ended "
-        "meanwhile, and begin again; nobody may be driving.",
-    )
-    snapshot.add_argument("what", choices=["list", "create", "restore", "delete", "reset"])
-    snapshot.add_argument("name", nargs="?", help="letters, digits, '.', '_' and '-' (not for list, reset)")
-    snapshot.add_argument(
-        "--yes", action="store_true", help="for restore and reset: what is in the home now is lost"
-    )
+    snapshot = add("snapshot", _snapshot, "Copy the home folder under a name, put one back, or empty it.")
+    cli_snapshots.furnish(snapshot)
     egress = add("egress", _egress, "Show what the body reached and was denied, or read the lists again.")
     egress.add_argument("what", choices=["show", "reload"])
     audit = add("audit", _audit, "Verify the audit's hash chain, or show its end.")
@@ -250,27 +240,7 @@ def _recover(args: argparse.Namespace) -> int:
 
 
 def _snapshot(args: argparse.Namespace) -> int:
-    what, name = args.what, args.name
-    if (name is None) != (what in ("list", "reset")):
-        raise ConfigError(f"snapshot {what} takes {'no name' if name else 'the name of a snapshot'}")
-    if what in ("restore", "reset") and not args.yes:
-        raise ConfigError("what is in the home now would be lost; add --yes if it may be")
-    if what == "list":
-        for one in _call(args, lambda client: client.snapshots()):
-            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["created_at"] / 1000))
-            print(f"{one['name']:<30} {when}  {one['bytes'] / 1e6:>10.1f} MB")
-        return 0
-    if what != "delete":
-        print("ending the apps, and copying …", flush=True)
-    calls: dict[str, Callable[[BodyClient], Awaitable[object]]] = {
-        "create": lambda client: client.create_snapshot(name),
-        "restore": lambda client: client.restore_snapshot(name),
-        "reset": lambda client: client.reset_home(),
-        "delete": lambda client: client.delete_snapshot(name),
-    }
-    _call(args, calls[what])
-    print(f"{what}: done")
-    return 0
+    return cli_snapshots.run(args, _call)
 
 
 def _egress(args: argparse.Namespace) -> int:

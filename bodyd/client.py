@@ -107,21 +107,26 @@ class BodyClient:
         return await self._json("GET", "/v1/status")
 
     async def snapshots(self) -> list[Json]:
-        """The home's snapshots, oldest first: {name, created_at, bytes}."""
+        """The home's snapshots, oldest first: {name, created_at, bytes, files, …}."""
         listed: list[Json] = (await self._json("GET", "/v1/snapshots"))["snapshots"]
         return listed
 
-    async def create_snapshot(self, name: str) -> Json:
-        """Copy the home; the apps are ended meanwhile. Cancellation: nothing is left of it."""
-        return await self._json("POST", "/v1/snapshots", {"name": name})
+    async def home_progress(self) -> Json | None:
+        """What is being done to the home just now: {what, name, phase, files, of}, or None."""
+        doing: Json | None = (await self._json("GET", "/v1/snapshots"))["doing"]
+        return doing
 
-    async def restore_snapshot(self, name: str) -> Json:
-        """Put the home back. Cancellation: the home is whole, the old or the new."""
-        return await self._json("POST", f"/v1/snapshots/{quote(name, safe='')}/restore", {})
+    async def create_snapshot(self, name: str, *, lease_token: str | None = None) -> Json:
+        """Copy the home under a name; the apps are ended meanwhile. Name your claim, if you drive."""
+        return await self._json("POST", "/v1/snapshots", {"name": name}, lease_token)
 
-    async def reset_home(self) -> None:
-        """Begin with an empty home. Cancellation: as of restoring."""
-        await self._json("POST", "/v1/snapshots/reset", {})
+    async def restore_snapshot(self, name: str, *, lease_token: str | None = None) -> Json:
+        """Put a snapshot in the home's place; what is in the home now is lost."""
+        return await self._json("POST", f"/v1/snapshots/{quote(name, safe='')}/restore", {}, lease_token)
+
+    async def reset_home(self, *, lease_token: str | None = None) -> None:
+        """Begin with an empty home; what is in it now is lost."""
+        await self._json("POST", "/v1/snapshots/reset", {}, lease_token)
 
     async def delete_snapshot(self, name: str) -> None:
         await self._json("DELETE", f"/v1/snapshots/{quote(name, safe='')}")

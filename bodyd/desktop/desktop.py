@@ -172,11 +172,12 @@ class Desktop:
         """
         self._holds += 1
         try:
-            self._at_rest = trio.Event()
             if self._apps_scope is not None:
                 self._apps_scope.cancel(reason="the apps are ended for a while")
             await self._at_rest.wait()
             yield
+            if self.home.state != "ok":
+                await self.home.look()  # it may be another home now
         finally:
             self._holds -= 1
             if not self._holds:
@@ -229,10 +230,10 @@ class Desktop:
     async def _sessions(self, server: XServer) -> None:
         backoff = Backoff()
         while True:
-            await self.home.may_run()
-            while self._holds:
-                self._at_rest.set()
-                await self._let_go.wait()
+            self._at_rest.set()
+            while self._holds or self.home.state == "over":
+                await (self._let_go.wait() if self._holds else self.home.may_run())
+            self._at_rest = trio.Event()
             began = trio.current_time()
             with trio.CancelScope() as self._apps_scope:
                 try:

@@ -34,10 +34,14 @@ log = structlog.get_logger("bodyd.desktop")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes on disk as far as they were counted; `beyond` says which bound ended the count, "" for none."""
+    """Bytes on disk as far as they were counted; `beyond` says which bound ended the count, "" for none.
+
+    `files` counts folders, too, and is there only if all was counted.
+    """
 
     bytes: int
     beyond: str = ""
+    files: int = 0
 
 
 def measure(path: Path, enough: int) -> Usage:
@@ -74,7 +78,7 @@ def measure(path: Path, enough: int) -> Usage:
     finally:
         for at, _ in opened:
             os.close(at)
-    return Usage(total)
+    return Usage(total, files=files)
 
 
 def _folder(path: Path, at: int | None) -> tuple[int, list[str]]:

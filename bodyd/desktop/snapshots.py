@@ -2,10 +2,9 @@
 
     state/snapshots/NAME/home, meta.json     a snapshot; whole as soon as it has its name
     state/snapshots/.new-…, .gone-…          one in the making, one on its way out
-    state/home.new                           what is to become the home, or was it
+    state/home.new-…                         what is to become the home, or was it
 
-A copy is made by `cp`, as the apps' own user: what an app has planted in its home can't reach further than
-the app could. The home is swapped by one rename. No app may run meanwhile: desktop.py sees to that.
+The home is swapped by one rename. No app may run meanwhile: desktop.py sees to that. Counterpart: copying.py.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import trio
 
+from bodyd import __version__
 from bodyd.errors import DiskFull, InvalidRequest, NotFound, SnapshotExists, Unavailable
 
+from .copying import copy_home
 from .layout import Layout
-from .quota import measure
+from .quota import Usage, measure
 
 MAX_SNAPSHOTS = 32
 SPARE_BYTES = 64 * 1024 * 1024
@@ -39,34 +39,55 @@ _ENOUGH = 2**62
 _AT_FDCWD, _EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
-Make = Callable[[], Awaitable[None]]
+Make = Callable[[Path], Awaitable[None]]
+Progress = Callable[[int, int], None]
+"""Called with how many files are copied, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of one. `created_at` in Unix ms."""
+    """What is known of one.
+
+    Attributes:
+        created_at: Unix ms.
+        bytes: On disk; `files` counts folders, too.
+        bodyd_version: Of the daemon that made it.
+        browser_version: Of the browser that had the profile, by the profile's own word; None: no profile.
+            An older browser may refuse it.
+    """
 
     name: str
     created_at: int
     bytes: int
+    files: int = 0
+    bodyd_version: str = ""
+    browser_version: str | None = None
+
+
+def _unheard(done: int, of: int) -> None:
+    """The Progress of who does not ask."""
 
 
 class Snapshots:
-    """Those of one body. Every method that changes something wants the apps stopped, but `delete`."""
+    """Those of one body. Every method that changes something wants the apps stopped, but `delete`.
+
+    One of them at a time: the caller sees to that.
+    """
 
     def __init__(self, layout: Layout, *, now_ms: Callable[[], int]) -> None:
         self._layout = layout
         self._now_ms = now_ms
         self._root = layout.state / "snapshots"
-        self._next = layout.state / "home.new"
 
     def recover(self) -> None:
         """Remove what a crash left half made. Before any app runs. Blocks."""
-        shutil.rmtree(self._next, ignore_errors=True)
-        if self._root.is_dir():
-            for path in self._root.iterdir():
-                if path.name.startswith("."):
-                    shutil.rmtree(path, ignore_errors=True)
+        left = (
+            *self._layout.state.glob("home.new*"),
+            *self._root.glob(".new-*"),
+            *self._root.glob(".gone-*"),
+        )
+        for path in left:
+            _remove(path)
 
     def list(self) -> list[Snapshot]:
         """All of them, oldest first."""
@@ -79,7 +100,7 @@ class Snapshots:
                     continue  # not one of ours
         return sorted(found, key=lambda one: (one.created_at, one.name))
 
-    async def create(self, name: str) -> Snapshot:
+    async def create(self, name: str, *, progress: Progress = _unheard) -> Snapshot:
         """Copy the home under *name*.
 
         Raises:
@@ -93,23 +114,19 @@ class Snapshots:
             raise SnapshotExists(f"there is a snapshot {name!r} already; delete it, or choose another name")
         if len(self.list()) >= MAX_SNAPSHOTS:
             raise InvalidRequest(f"{MAX_SNAPSHOTS} snapshots are there already; delete one", param="name")
-        size = await self._room_for(self._layout.home)
+        usage = await self._room_for(self._layout.home)
         self._root.mkdir(mode=0o711, exist_ok=True)
-        made = self._root / f".new-{secrets.token_hex(6)}"
-        try:
+        async with self._in_the_making(self._root / f".new-{secrets.token_hex(6)}") as made:
             made.mkdir(mode=0o711)
-            await self._copy(self._layout.home, made / "home")
-            snapshot = Snapshot(name, self._now_ms(), size)
+            browser = await self._copy(self._layout.home, made / "home", usage, progress)
+            snapshot = Snapshot(name, self._now_ms(), usage.bytes, usage.files, __version__, browser)
             (made / "meta.json").write_text(json.dumps(asdict(snapshot)))
             await trio.to_thread.run_sync(_durable, made)
             made.rename(target)
             _durable_names(self._root)
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(lambda: shutil.rmtree(made, ignore_errors=True))
         return snapshot
 
-    async def restore(self, name: str) -> Snapshot:
+    async def restore(self, name: str, *, progress: Progress = _unheard) -> Snapshot:
         """Make the home what it was in *name*; the present one is gone.
 
         Raises:
@@ -121,15 +138,19 @@ class Snapshots:
         if snapshot is None:
             raise NotFound(f"there is no snapshot {name!r:.80}", param="name")
         source = self._path(name) / "home"
-        await self._room_for(source)
-        await self._replace(lambda: self._copy(source, self._next))
+        usage = await self._room_for(source)
+
+        async def copy(target: Path) -> None:
+            await self._copy(source, target, usage, progress)
+
+        await self._replace(copy)
         return snapshot
 
     async def reset(self) -> None:
         """Make the home an empty one. Cancellation: as of `restore`."""
 
-        async def empty() -> None:
-            self._make(self._next)
+        async def empty(target: Path) -> None:
+            self._make(target)
 
         await self._replace(empty)
 
@@ -141,7 +162,7 @@ class Snapshots:
             path.rename(gone)
         except OSError:
             raise NotFound(f"there is no snapshot {name!r:.80}", param="name") from None
-        await trio.to_thread.run_sync(lambda: shutil.rmtree(gone, ignore_errors=True))
+        await trio.to_thread.run_sync(_remove, gone)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -154,17 +175,23 @@ class Snapshots:
         return self._root / name
 
     async def _replace(self, make: Make) -> None:
-        """Make `home.new`, then let it and the home change places in one step."""
+        """Let what *make* makes and the home change places in one step."""
         home = self._layout.home
-        try:
-            await trio.to_thread.run_sync(lambda: shutil.rmtree(self._next, ignore_errors=True))
-            await make()
-            await trio.to_thread.run_sync(_durable, self._next)
-            _exchange(self._next, home)
+        # a name of its own: what writes to another still, can't write here
+        async with self._in_the_making(self._layout.state / f"home.new-{secrets.token_hex(6)}") as made:
+            await make(made)
+            await trio.to_thread.run_sync(_durable, made)
+            _exchange(made, home)
             _durable_names(home.parent)
+
+    @asynccontextmanager
+    async def _in_the_making(self, path: Path) -> AsyncIterator[Path]:
+        """A path to make something at; what is there in the end is removed."""
+        try:
+            yield path
         finally:
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(lambda: shutil.rmtree(self._next, ignore_errors=True))
+                await trio.to_thread.run_sync(_remove, path)
 
     def _make(self, path: Path) -> None:
         uids = self._layout.uids
@@ -172,42 +199,40 @@ class Snapshots:
         if uids.drop:
             os.chown(path, uids.apps, uids.apps)
 
-    async def _copy(self, source: Path, target: Path) -> None:
-        uids = self._layout.uids
+    async def _copy(self, source: Path, target: Path, usage: Usage, progress: Progress) -> str | None:
         self._make(target)
-        run = partial(
-            trio.run_process,
-            ["cp", "-a", "--reflink=auto", "--no-target-directory", ".", str(target)],
-            cwd=source,
-            check=False,
-            stdout=subprocess.DEVNULL,
-            capture_stderr=True,
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        progress(0, usage.files)
+        return await copy_home(
+            self._layout, source, target, lambda done: progress(min(done, usage.files), usage.files)
         )
-        if uids.drop:
-            done = await run(user=uids.apps, group=uids.apps, extra_groups=[])
-        else:
-            done = await run()
-        if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            if any("No space left" in line for line in said):
-                raise DiskFull("the disk was full before the copy was whole; nothing was changed")
-            raise Unavailable(f"the copy failed: {said[-1][:300] if said else done.returncode}")
 
-    async def _room_for(self, source: Path) -> int:
-        """Bytes of *source*.
+    async def _room_for(self, source: Path) -> Usage:
+        """How much *source* is.
 
         Raises:
             DiskFull: there is no room for another of it.
+            Unavailable: it can't be counted.
         """
         usage = await trio.to_thread.run_sync(measure, source, _ENOUGH)
         if usage.beyond:
-            raise Unavailable(f"the home folder can't be copied: it has {usage.beyond}")
-        used = usage.bytes
+            raise Unavailable(f"the home can't be copied: it has {usage.beyond}")
         free = shutil.disk_usage(self._layout.state).free
-        if free < used + SPARE_BYTES:
-            raise DiskFull(f"the copy takes {used} bytes and {free} are free; delete a snapshot or make room")
-        return used
+        if free < usage.bytes + SPARE_BYTES:
+            raise DiskFull(
+                f"the copy takes {usage.bytes} bytes and {free} are free, of which {SPARE_BYTES} must stay; "
+                "delete a snapshot, or make room"
+            )
+        return usage
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, also what its owner has closed to himself; a daemon that is not root is that owner."""
+    if os.geteuid() != 0:
+        for at, folders, _ in os.walk(path):
+            for each in (os.path.join(at, name) for name in folders):
+                if not os.path.islink(each):
+                    os.chmod(each, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> None:
@@ -215,7 +240,7 @@ def _exchange(one: Path, other: Path) -> None:
     if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) != 0:
         number = ctypes.get_errno()
         why = os.strerror(number)
-        if number in (errno.EINVAL, errno.ENOSYS):
+        if number in (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP):
             why = "its file system can't swap two folders in one step; use ext4, xfs, btrfs or tmpfs"
         raise Unavailable(f"the home can't be replaced: {why}")
 

@@ -1,14 +1,14 @@
 """The home's snapshots under the lease: whoever changes the home has the body, and the apps are ended.
 
-A body that somebody drives is not touched: `busy`. A stopped one is, for nobody can act in it. Counterpart:
-desktop/snapshots.py copies.
+A body that somebody else drives is not touched: `busy`. A stopped one is, for nobody can act in it.
+Counterpart: desktop/snapshots.py copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import trio
@@ -16,12 +16,13 @@ import trio
 from bodyd.contract.lease import MAX_TTL_MS, AcquireRequest, HolderKind, LeaseState
 from bodyd.contract.ports import Caller
 from bodyd.desktop.snapshots import Snapshots
-from bodyd.errors import WrongState
+from bodyd.errors import BodydError, Busy, JournalUnavailable, WrongState
 from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 
 RENEWAL_SECONDS = 60.0
 END_SECONDS = 5.0
+MIN_RENEWAL_SECONDS = 0.02
 
 
 class AppsPort(Protocol):
@@ -30,8 +31,26 @@ class AppsPort(Protocol):
     def without_apps(self) -> AbstractAsyncContextManager[None]: ...
 
 
+@dataclass
+class Doing:
+    """What is being done to the home just now. `phase`: ending_apps, then copying; `files` of how many."""
+
+    what: str
+    name: str
+    phase: str = "ending_apps"
+    files: int = 0
+    of: int = 0
+
+    def copied(self, files: int, of: int) -> None:
+        self.phase, self.files, self.of = "copying", files, of
+
+
 class Homes:
-    """One body's snapshots, as its owner's."""
+    """One body's snapshots, as its owner's.
+
+    What changes the home, or copies it, needs the body: it is had for as long as that takes, or the caller
+    names the claim that they hold it by; in a stopped body nobody can act, so there nothing is needed.
+    """
 
     def __init__(
         self, snapshots: Snapshots, desktop: AppsPort, leases: LeaseManager, journal: Journal
@@ -41,34 +60,40 @@ class Homes:
         self._leases = leases
         self._journal = journal
         self._turn = trio.Lock()
+        self._doing: Doing | None = None
 
     async def list(self) -> list[dict[str, Any]]:
-        """{name, created_at, bytes} of each, oldest first."""
+        """{name, created_at, bytes, files, bodyd_version, browser_version} of each, oldest first."""
         return [asdict(one) for one in await trio.to_thread.run_sync(self._snapshots.list)]
 
-    async def create(self, name: str, *, caller: Caller) -> dict[str, Any]:
+    @property
+    def doing(self) -> dict[str, Any] | None:
+        """{what, name, phase, files, of} of what is being done, if anything is."""
+        return None if self._doing is None else asdict(self._doing)
+
+    async def create(self, name: str, *, caller: Caller, lease_token: str | None = None) -> dict[str, Any]:
         """Copy the home under *name*; the apps are ended for as long as it takes, and begin again.
 
         Raises:
-            Busy, InvalidRequest, SnapshotExists, DiskFull, Unavailable: nothing was changed.
+            LeaseError, InvalidRequest, SnapshotExists, DiskFull, Unavailable: nothing was changed.
         Cancellation: nothing is left of it.
         """
-        async with self._alone("home.snapshot", name, caller):
-            return asdict(await self._snapshots.create(name))
+        async with self._alone("create", name, caller, lease_token) as doing:
+            return asdict(await self._snapshots.create(name, progress=doing.copied))
 
-    async def restore(self, name: str, *, caller: Caller) -> dict[str, Any]:
+    async def restore(self, name: str, *, caller: Caller, lease_token: str | None = None) -> dict[str, Any]:
         """Put *name* in the home's place; what is in the home now is gone.
 
         Raises:
-            Busy, NotFound, DiskFull, Unavailable: nothing was changed.
+            LeaseError, NotFound, DiskFull, Unavailable: nothing was changed.
         Cancellation: the home is whole, the old or the new.
         """
-        async with self._alone("home.restore", name, caller):
-            return asdict(await self._snapshots.restore(name))
+        async with self._alone("restore", name, caller, lease_token) as doing:
+            return asdict(await self._snapshots.restore(name, progress=doing.copied))
 
-    async def reset(self, *, caller: Caller) -> None:
+    async def reset(self, *, caller: Caller, lease_token: str | None = None) -> None:
         """Begin with an empty home. Raises and is cancelled as `restore`."""
-        async with self._alone("home.reset", "", caller):
+        async with self._alone("reset", "", caller, lease_token):
             await self._snapshots.reset()
 
     async def delete(self, name: str, *, caller: Caller) -> None:
@@ -77,19 +102,57 @@ class Homes:
         Raises:
             NotFound, InvalidRequest.
         """
-        await self._journal.audit("home.delete", {"name": name[:80], "by": caller.id})
-        async with self._turn:
+        async with self._turn, self._audited("delete", name, caller):
             await self._snapshots.delete(name)
 
     @asynccontextmanager
-    async def _alone(self, kind: str, name: str, caller: Caller) -> AsyncIterator[None]:
-        async with self._turn, self._held(caller):
-            await self._journal.audit(kind, {"name": name[:80], "by": caller.id})
-            async with self._desktop.without_apps():
-                yield
+    async def _alone(
+        self, what: str, name: str, caller: Caller, lease_token: str | None
+    ) -> AsyncIterator[Doing]:
+        async with (
+            self._turn,
+            self._claimed(caller) if lease_token is None else self._holding(lease_token),
+            self._audited(what, name, caller),
+        ):
+            self._doing = Doing(what, name[:80])
+            try:
+                async with self._desktop.without_apps():
+                    yield self._doing
+            finally:
+                self._doing = None
 
     @asynccontextmanager
-    async def _held(self, caller: Caller) -> AsyncIterator[None]:
+    async def _audited(self, what: str, name: str, caller: Caller) -> AsyncIterator[None]:
+        """A row before, without which nothing is done, and one that says how it ended."""
+        facts = {"name": name[:80], "by": caller.id}
+        await self._journal.audit(f"home.{what}", facts)
+        end = "cancelled"
+        try:
+            yield
+            end = "done"
+        except BodydError as exc:
+            end = exc.code
+            raise
+        finally:
+            with trio.move_on_after(END_SECONDS, shield=True), suppress(JournalUnavailable):
+                await self._journal.audit("home.ended", {**facts, "what": what, "end": end})
+
+    @asynccontextmanager
+    async def _holding(self, lease_token: str) -> AsyncIterator[None]:
+        """Keep the claim of a caller who has the body already, so that it does not lapse meanwhile."""
+        admission = self._leases.admit(lease_token, None)
+
+        async def keep() -> None:
+            while True:
+                admission.touch()
+                await trio.sleep(max(MIN_RENEWAL_SECONDS, ttl / 3))
+
+        ttl = (admission.claim.expires_at - admission.claim.heartbeat_at) / 1000
+        async with _beside(keep):
+            yield
+
+    @asynccontextmanager
+    async def _claimed(self, caller: Caller) -> AsyncIterator[None]:
         """Have the body, so that nobody else does; in a stopped one nobody can anyway."""
         state = self._leases.view().state
         if state is LeaseState.STOPPED:
@@ -98,23 +161,35 @@ class Homes:
         if state is LeaseState.RECOVERY_REQUIRED:
             raise WrongState("the body needs recovery first: `bodyd recover`")
         request = AcquireRequest(conversation_id="home", ttl_ms=MAX_TTL_MS)
-        grant = await self._leases.acquire(request, caller=caller, kind=HolderKind.PERSON)
-        failed: Exception | None = None
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep, grant.lease_token)
-                try:
-                    yield
-                except Exception as exc:  # kept out of the nursery's exception group
-                    failed = exc
-                nursery.cancel_scope.cancel(reason="the home is as it is to be")
-            if failed is not None:
-                raise failed
+            grant = await self._leases.acquire(request, caller=caller, kind=HolderKind.PERSON)
+        except Busy as exc:
+            exc.message = "somebody drives: wait, or take the body over, or stop it (`bodyd stop`) first"
+            raise
+
+        async def keep() -> None:
+            while True:
+                await trio.sleep(RENEWAL_SECONDS)
+                await self._leases.renew(grant.lease_token, MAX_TTL_MS)
+
+        try:
+            async with _beside(keep):
+                yield
         finally:
             with trio.move_on_after(END_SECONDS, shield=True):
                 await self._leases.release(grant.lease_token)
 
-    async def _keep(self, token: str) -> None:
-        while True:
-            await trio.sleep(RENEWAL_SECONDS)
-            await self._leases.renew(token, MAX_TTL_MS)
+
+@asynccontextmanager
+async def _beside(task: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run *task* for as long as the context lasts. The context's errors come out as they are, in no group."""
+    failed: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(task)
+        try:
+            yield
+        except Exception as exc:
+            failed = exc
+        nursery.cancel_scope.cancel(reason="the context was left")
+    if failed is not None:
+        raise failed

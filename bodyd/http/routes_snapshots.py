@@ -9,28 +9,30 @@ from bodyd.contract.snapshots import SnapshotRequest
 from bodyd.errors import Unavailable
 
 from .routing import Api
-from .services import HomesPort, caller, read_model, reply, services
+from .services import HomesPort, caller, optional_lease_token, read_model, reply, services
 
 
 def add(api: Api) -> None:
     @api.get("/v1/snapshots", Scope.OWNER)
     async def index() -> Response:
-        return reply({"snapshots": await _homes().list()})
+        return reply({"snapshots": await _homes().list(), "doing": _homes().doing})
 
     @api.post("/v1/snapshots", Scope.OWNER)
     async def create() -> Response:
         wanted = await read_model(SnapshotRequest)
-        return reply(await _homes().create(wanted.name, caller=caller()), 201)
+        made = await _homes().create(wanted.name, caller=caller(), lease_token=optional_lease_token())
+        return reply(made, 201)
 
     @api.post("/v1/snapshots/reset", Scope.OWNER)
     async def reset() -> Response:
         """An empty home."""
-        await _homes().reset(caller=caller())
+        await _homes().reset(caller=caller(), lease_token=optional_lease_token())
         return reply({})
 
     @api.post("/v1/snapshots/<name>/restore", Scope.OWNER)
     async def restore(name: str) -> Response:
-        return reply(await _homes().restore(name, caller=caller()))
+        put_back = await _homes().restore(name, caller=caller(), lease_token=optional_lease_token())
+        return reply(put_back)
 
     @api.add("DELETE", "/v1/snapshots/<name>", Scope.OWNER)
     async def delete(name: str) -> Response:
