@@ -299,6 +299,8 @@ class View:
             pixels = self._decode(part)
             if pixels is None:
                 return
+        elif part.codec is p.Codec.PALETTE:
+            pixels = _painted(part)
         else:
             pixels = np.asarray(Image.open(io.BytesIO(part.data)).convert("RGB"))
         there = self.screen[part.y : part.y + part.height, part.x : part.x + part.width]
@@ -317,6 +319,16 @@ class View:
     def _poke(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _painted(part: p.Part) -> NDArray[np.uint8]:
+    """The pixels of a PALETTE part."""
+    count = part.data[0] + 1
+    colours = np.frombuffer(part.data, np.uint8, 3 * count, 1).reshape(count, 3)
+    if count == 1:
+        return np.broadcast_to(colours[0], (part.height, part.width, 3))
+    indices = np.frombuffer(part.data, np.uint8, part.width * part.height, 1 + 3 * count)
+    return np.asarray(colours[indices].reshape(part.height, part.width, 3))
 
 
 def _decoder() -> Any:  # noqa: ANN401

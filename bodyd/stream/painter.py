@@ -234,7 +234,7 @@ class Painter:
             for tile in split(rect, TILE_PIXELS):
                 part = self._tile(tile, False, made)
                 parts.append(part)
-                rough = without(rough, tile) if part.codec is Codec.PNG else add(rough, (tile,))
+                rough = add(rough, (tile,)) if part.codec is Codec.JPEG else without(rough, tile)
         if not parts:
             rough = self._repaint(rough, parts, made, now, group.video)
         return Painted(tuple(parts), left, rough, chained)

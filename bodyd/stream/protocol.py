@@ -42,11 +42,22 @@ class Kind(IntEnum):
 
 
 class Codec(IntEnum):
-    """How a part is encoded. PNG is exact; of H264, a part is one access unit (Annex B)."""
+    """How a part is encoded. PNG and PALETTE are exact; of H264, a part is one access unit (Annex B)."""
 
     PNG = 0
     JPEG = 1
     H264 = 2
+    PALETTE = 3
+
+
+def pack_palette(colours: bytes, indices: bytes) -> bytes:
+    """The data of a PALETTE part: how many colours less one, RGB of each, an index for each pixel.
+
+    Args:
+        indices: Row by row; not sent where there is one colour alone.
+    """
+    count = len(colours) // 3
+    return bytes((count - 1,)) + colours + (indices if count > 1 else b"")
 
 
 EXACT = 1
@@ -244,6 +255,8 @@ def parse(message: str | bytes) -> Message:
         return _MESSAGES.validate_json(message)
     except ValidationError as exc:
         fault = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+        if fault["type"].startswith("union_tag"):
+            raise InvalidRequest("no message of this protocol has such a type") from None
         where = ".".join(str(part) for part in fault["loc"])
         raise InvalidRequest(f"no message of this protocol: {where}: {fault['msg']:.100}") from None
 

@@ -10,7 +10,7 @@ const VERSION = 1;
 const SUBPROTOCOL = "bodyd.stream.v1";
 const HEADER = 12, PART = 16;
 const FRAME = 1, CURSOR = 2;
-const PNG = 0, JPEG = 1, H264 = 2;
+const PNG = 0, JPEG = 1, H264 = 2, PALETTE = 3;
 const EXACT = 1, KEY = 1;
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
 const NOTCH = 100;
@@ -267,14 +267,19 @@ export class View {
     if (kind !== FRAME) return;
     const generation = this.#generation;
     const pictures = parts.map((part) => this.#decode(part)); // at once; drawn in their order
-    for (const picture of pictures) picture.catch(() => {});
+    for (const picture of pictures) if (picture instanceof Promise) picture.catch(() => {});
     this.#queue(async () => {
       try {
         for (const [index, picture] of pictures.entries()) {
-          const image = await picture;
+          const image = picture instanceof ImageData ? picture : await picture;
           if (image === null) continue;
           const { x, y, width, height } = parts[index];
-          if (generation === this.#generation) this.#context.drawImage(image, 0, 0, width, height, x, y, width, height);
+          const current = generation === this.#generation;
+          if (image instanceof ImageData) {
+            if (current) this.#context.putImageData(image, x, y);
+            continue;
+          }
+          if (current) this.#context.drawImage(image, 0, 0, width, height, x, y, width, height);
           image.close();
         }
       } finally {
@@ -285,6 +290,7 @@ export class View {
   }
 
   #decode(part) {
+    if (part.codec === PALETTE) return painted(part);
     if (part.codec !== H264) {
       return createImageBitmap(new Blob([part.data], { type: part.codec === PNG ? "image/png" : "image/jpeg" }));
     }
@@ -555,6 +561,20 @@ function partsOf(view, buffer) {
     at += PART + length;
   }
   return parts;
+}
+
+/** The pixels of a palette part: the number of colours less one, RGB of each, an index for each pixel. */
+function painted({ width, height, data }) {
+  const image = new ImageData(width, height), pixels = image.data;
+  const count = data[0] + 1, indices = 1 + 3 * count;
+  for (let pixel = 0; pixel < width * height; pixel += 1) {
+    const from = 1 + 3 * (count > 1 ? data[indices + pixel] : 0), to = 4 * pixel;
+    pixels[to] = data[from];
+    pixels[to + 1] = data[from + 1];
+    pixels[to + 2] = data[from + 2];
+    pixels[to + 3] = 255;
+  }
+  return image;
 }
 
 /** A field beside the canvas that has the keyboard: input methods compose only in one. */
