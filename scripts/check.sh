@@ -21,7 +21,9 @@ pure_files_by_their_own_tests() { # every branch: [tool.coverage.report] in pypr
     COVERAGE_FILE=$(mktemp) && export COVERAGE_FILE
     coverage run -m pytest -q -p no:cacheprovider tests/contract tests/lease \
         tests/journal/test_intents.py \
-        tests/journal/test_recovery.py tests/journal/test_traces.py tests/driver/test_admission.py tests/driver/test_vitals.py && coverage report
+        tests/journal/test_recovery.py tests/journal/test_traces.py tests/driver/test_admission.py tests/driver/test_vitals.py \
+        tests/stream/test_protocol.py tests/stream/test_regions.py tests/stream/test_gestures.py \
+        tests/stream/test_motion.py tests/stream/test_tiles.py && coverage report
     status=$?
     rm -f "$COVERAGE_FILE"
     return $status
