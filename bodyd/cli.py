@@ -82,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     shot = add("screenshot", _screenshot, "Save what the body shows as a PNG.")
     shot.add_argument("file", type=Path, help="where to write it; - for standard output")
     shot.add_argument("--cursor", action="store_true", help="draw the pointer in")
+    watch = add("watch", _watch, "Follow the body's screen, and record it if asked to, until Ctrl-C.")
+    watch.add_argument("--record", type=Path, metavar="FILE", help="write an MP4 (needs the extra `video`)")
+    watch.add_argument("--seconds", type=float, metavar="N", help="end by itself after so long")
     doctor = add("doctor", _doctor, "Probe whether a body can run here, and say the fix for what is missing.")
     doctor.add_argument("--json", action="store_true", help="for programs")
     token = add("token", _token, "Show a bearer token, or print a one-use link to the console.")
@@ -202,6 +205,13 @@ def _screenshot(args: argparse.Namespace) -> int:
         except OSError as exc:
             raise ConfigError(f"{args.file}: {exc.strerror}; name a file that can be written") from exc
         print(f"{args.file}: {len(png)} bytes")
+    return 0
+
+
+def _watch(args: argparse.Namespace) -> int:
+    from bodyd import cli_watch
+
+    _call(args, lambda client: cli_watch.follow(client, args.record, args.seconds))
     return 0
 
 
