@@ -86,6 +86,7 @@ class _Lowering:
         self._images = images
         self._encrypted = encrypted_reasoning
         self._waiting: list[Json] = []
+        self._answers: dict[str, Json] = {}
 
     def add(self, item: Json) -> None:
         kind = item["type"]
@@ -108,7 +109,7 @@ class _Lowering:
         elif kind == "computer_call_output":
             self._add_screenshot(item)
         elif kind.endswith("_output"):
-            self.sent.append(_output(item, _result_text(item)))
+            self._add_output(item, _result_text(item))
         else:
             self.sent.append(self._call(item, tool))
 
@@ -140,6 +141,14 @@ class _Lowering:
         if isinstance(item.get("id"), str):
             call["id"] = item["id"]
         return call
+
+    def _add_output(self, item: Json, value: str | list[Json]) -> None:
+        """A function has one output: what a call was answered beyond it is put into that."""
+        first = self._answers.setdefault(item["call_id"], made := _output(item, value))
+        if first is made:
+            self.sent.append(made)
+        else:
+            first["output"] = [*_parts(first["output"]), *_parts(value)]
 
     def _add_screenshot(self, item: Json) -> None:
         picture = input_image(item["output"])
@@ -178,6 +187,10 @@ def _said(text: str) -> Json:
 
 def _output(item: Json, value: str | list[Json]) -> Json:
     return {"type": "function_call_output", "call_id": item["call_id"], "output": value}
+
+
+def _parts(value: str | list[Json]) -> list[Json]:
+    return [{"type": "input_text", "text": value}] if isinstance(value, str) else value
 
 
 def _arguments(item: Json) -> Json:

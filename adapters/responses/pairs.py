@@ -1,4 +1,4 @@
-"""Every call has one output, every output one call of its kind, and no call_id is used twice.
+"""Every call has an output (one, as a rule), every output a call of its kind, no call_id is used twice.
 
 Pure. Judged over the whole history with the new input, before anything is sent or run.
 """
@@ -13,6 +13,9 @@ from bodyd.errors import CallMismatch
 from .wire import CALLS, OUTPUTS
 
 Json = dict[str, Any]
+
+MANY = frozenset({"custom_tool_call"})
+"""Calls that may have several outputs: codex's scripts notify before they end."""
 
 
 def check(items: Iterable[tuple[Json, str]]) -> None:
@@ -77,7 +80,7 @@ def _answer(item: Json, param: str, calls: dict[str, str], answered: set[str]) -
         raise _mismatch(f"No tool call found for this {kind}", item, param)
     if called != OUTPUTS[kind]:
         raise _mismatch(f"a {called} is answered by a {CALLS[called]}, not a {kind}", item, param)
-    if call_id in answered:
+    if call_id in answered and called not in MANY:
         raise _mismatch(f"this {called} has an output already", item, param)
     answered.add(call_id)
 

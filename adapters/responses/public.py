@@ -59,6 +59,7 @@ def begun(
         "usage": None,
         "conversation": {"id": conversation} if conversation else None,
         **echoed,
+        "reasoning": {**_DEFAULTS["reasoning"], **(request.get("reasoning") or {})},
         "text": _text(request.get("text")),
         "tools": [_tool(tool) for tool in request.get("tools") or ()],
     }

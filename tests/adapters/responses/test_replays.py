@@ -10,7 +10,7 @@ import pytest
 from bodyd.errors import CallMismatch
 
 from .test_loop import ADD, CLICK, kinds
-from .world import OTHER, PIXEL, computer, function, message, shell, world
+from .world import LOWERED, OTHER, PIXEL, computer, function, message, shell, world
 
 
 async def test_hidden_pairs_are_put_back(tmp_path: Path):
@@ -171,3 +171,23 @@ async def test_outputs_that_are_sent_in_every_step(tmp_path: Path):
         other = {**two, "output": [{**chunk, "stdout": "x"}]}
         with pytest.raises(CallMismatch, match="has an output already"):
             await w.create("computer", "shell", input=[other], conversation=where)
+
+
+async def test_a_custom_call_may_have_several_outputs(tmp_path: Path):
+    """codex's scripts notify before they end; a server that has functions alone gets one output of all."""
+    call = {"type": "custom_tool_call", "call_id": "c1", "id": "ctc_1", "name": "exec", "input": "go"}
+    outputs = [
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": text} for text in ("half", "all")
+    ]
+    tool = {"type": "custom", "name": "exec"}
+    asked = {"role": "user", "content": "go"}
+    async with world(tmp_path, [message("one")], upstream=LOWERED) as w:
+        await w.create(tool, input=[asked, call, *outputs])
+        sent = w.model.requests[-1]["input"]
+        assert kinds(sent) == ["message", "function_call", "function_call_output"]
+        assert [part["text"] for part in sent[-1]["output"]] == ["half", "all"]
+    native = tmp_path / "native"
+    native.mkdir()
+    async with world(native, [message("one")], upstream={"native_tools": ["custom"]}) as w:
+        await w.create(tool, input=[asked, call, *outputs])
+        assert [item.get("output") for item in w.model.requests[-1]["input"]][2:] == ["half", "all"]

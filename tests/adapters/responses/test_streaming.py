@@ -204,6 +204,15 @@ async def test_every_field_of_a_response_is_there(tmp_path: Path):
         assert "output_text" not in response
 
 
+@pytest.mark.parametrize("reasoning", [{"summary": "auto"}, {"effort": "low", "context": "all_turns"}])
+async def test_half_of_a_setting_is_echoed_whole(tmp_path: Path, reasoning: Json):
+    """codex sends reasoning with one of its fields: the response has both, and what else was sent."""
+    async with world(tmp_path, [message("hello")]) as w:
+        response = await w.create(reasoning=reasoning)
+        openresponses_types.ResponseResource.model_validate(response)
+        assert response["reasoning"] == {"effort": None, "summary": None, **reasoning}
+
+
 async def test_an_upstream_that_breaks_off_leaves_a_well_formed_stream(tmp_path: Path):
     """What was open is closed as incomplete, last, and the response has failed."""
 
