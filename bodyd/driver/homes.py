@@ -164,8 +164,10 @@ class Homes:
         try:
             grant = await self._leases.acquire(request, caller=caller, kind=HolderKind.PERSON)
         except Busy as exc:
-            exc.message = "somebody drives: wait, or take the body over, or stop it (`bodyd stop`) first"
-            raise
+            details: dict[str, Any] = exc.details
+            raise Busy(
+                "somebody drives: wait, or take the body over, or stop it (`bodyd stop`) first", **details
+            ) from None
 
         async def keep() -> None:
             while True:

@@ -128,3 +128,18 @@ async def test_a_full_home_shuts_the_network_and_ends_the_apps_when_far_over(con
                 await desktop._changed.wait()
         await desktop.launch("true")
         assert desktop.egress.snapshot()["shut"] is None
+
+
+async def test_a_home_far_over_can_be_emptied(configure):
+    """The apps wait for room, and whoever makes it does not wait for the apps; they begin again at once."""
+    async with open_desktop(configure(limits={"home_bytes": 4 * MIB}), report=lambda _: None) as desktop:
+        file = desktop.layout.home / "big"
+        file.write_bytes(bytes(9 * MIB))
+        await desktop.home.look()
+        with trio.fail_after(30):
+            async with desktop.without_apps():
+                assert desktop._session is None
+                file.unlink()
+            assert desktop.home.state == "ok"
+            while desktop._session is None:
+                await desktop._changed.wait()

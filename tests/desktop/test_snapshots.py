@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +16,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from bodyd import __version__
 from bodyd.desktop import snapshots
 from bodyd.desktop.layout import Layout, open_layout
 from bodyd.desktop.ledger import Ledger
 from bodyd.desktop.snapshots import MAX_SNAPSHOTS, Snapshots
-from bodyd.errors import DiskFull, InvalidRequest, NotFound, SnapshotExists
+from bodyd.errors import DiskFull, InvalidRequest, NotFound, SnapshotExists, Unavailable
 
 from .conftest import BASE_UID, descendants
 
@@ -76,6 +80,108 @@ async def test_what_is_put_back_is_what_was_copied(layout: Layout, kept: Snapsho
     assert layout.home.stat().st_mode & 0o777 == 0o700
     assert layout.home.stat().st_uid == layout.uids.apps
     assert kept.list() == [made]
+
+
+async def test_what_is_known_of_a_snapshot(layout: Layout, kept: Snapshots):
+    """Files and versions are told; the browser's is the profile's word, believed only as a version."""
+    furnish(layout, "first")
+    made = await kept.create("none")
+    assert (made.files, made.browser_version, made.bodyd_version) == (6, None, __version__)
+    profile = layout.home / "chromium"
+    profile.mkdir()
+    own(layout, profile)
+    word = profile / "Last Version"
+    for number, (said, known) in enumerate(
+        [("131.0.6778.85", "131.0.6778.85"), ("1.2; rm -rf /", None), ("9" * 100, None), (None, None)]
+    ):
+        word.unlink(missing_ok=True)
+        os.mkfifo(word) if said is None else word.write_text(said)
+        own(layout, word)
+        assert (await kept.create(f"a{number}")).browser_version == known
+    assert kept.list()[0].browser_version == "131.0.6778.85"
+
+
+async def test_progress_is_told(layout: Layout, kept: Snapshots):
+    """From none to all of the files, never back; odd names count as one."""
+    for number in range(300):
+        path = layout.home / f"{number}\n\n{'x' * 100}"
+        path.write_text("")
+        own(layout, path)
+    told = []
+    await kept.create("a", progress=lambda done, of: told.append((done, of)))
+    assert told[0] == (0, 300)
+    assert told[-1] == (300, 300)
+    assert told == sorted(told)
+    assert len(told) > 3
+
+
+async def test_odd_files_are_copied_as_they_are(layout: Layout, kept: Snapshots):
+    """Pipes, sockets, hard links, folders closed to writing, bits: nothing is followed or opened up."""
+    home = layout.home
+    os.mkfifo(home / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / "socket"))
+    (home / "one").write_text("twice")
+    os.link(home / "one", home / "two")
+    (home / "loop").symlink_to(".")
+    (home / "dangling").symlink_to("/nonesuch/../x")
+    (home / "closed").mkdir()
+    (home / "closed" / "in").write_text("in")
+    (home / "bits").write_text("")
+    for path in home.rglob("*"):
+        own(layout, path)
+    (home / "bits").chmod(0o4755)
+    (home / "closed").chmod(0o555)
+    before = seen(home)
+    await kept.create("a")
+    await kept.reset()
+    await kept.restore("a")
+    assert seen(home) == before
+    assert (home / "one").stat().st_ino == (home / "two").stat().st_ino
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a uid of the apps' own")
+async def test_what_the_apps_can_not_read_is_named(layout: Layout, kept: Snapshots):
+    """The copier is no more than an app: a file that is closed to it ends the copy, and is named."""
+    (layout.home / "other").write_text("root's")
+    (layout.home / "other").chmod(0o600)
+    with pytest.raises(Unavailable, match="other"):
+        await kept.create("a")
+    assert kept.list() == []
+    assert list((layout.state / "snapshots").iterdir()) == []
+
+
+async def test_a_start_removes_what_was_half_made(layout: Layout, kept: Snapshots):
+    """Copies in the making and on their way out; not what somebody else has put there."""
+    await kept.create("a")
+    root = layout.state / "snapshots"
+    for path in (root / ".new-1", root / ".gone-1", layout.state / "home.new-1", root / ".mine"):
+        (path / "home").mkdir(parents=True)
+    kept.recover()
+    assert {path.name for path in root.iterdir()} == {"a", ".mine"}
+    assert not (layout.state / "home.new-1").exists()
+    (root / "strange").mkdir()
+    assert [one.name for one in kept.list()] == ["a"]
+
+
+async def test_a_file_system_that_can_not_swap_refuses(layout: Layout, kept: Snapshots, monkeypatch):
+    """Better no new home than half of one: the error says which file systems can."""
+    furnish(layout, "first")
+    before = seen(layout.home)
+
+    class Old:
+        syncfs = staticmethod(snapshots._libc.syncfs)
+
+        @staticmethod
+        def renameat2(*_: object) -> int:
+            ctypes.set_errno(errno.EINVAL)
+            return -1
+
+    monkeypatch.setattr(snapshots, "_libc", Old)
+    with pytest.raises(Unavailable, match="ext4"):
+        await kept.reset()
+    assert seen(layout.home) == before
+    assert list(layout.state.glob("home.new*")) == []
 
 
 async def test_a_reset_is_an_empty_home(layout: Layout, kept: Snapshots):
