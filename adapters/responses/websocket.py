@@ -2,7 +2,8 @@
 
 One response at a time: a second `response.create` meanwhile is refused, and the first goes on. The last
 response with `store: false` can be continued on its own connection, until a continuation of it fails. A
-client that leaves has left its response, as with HTTP. Source: OpenAI Responses API, WebSocket mode.
+client that leaves has left its response, as with HTTP. What carries a `stream_id`, the client's name for a
+lane, is answered with it. Source: OpenAI Responses API, WebSocket mode.
 """
 
 from __future__ import annotations
@@ -54,36 +55,39 @@ class _Conversation:
                 nursery.cancel_scope.cancel(reason="the client left")
 
     async def _take(self, message: str | bytes, nursery: trio.Nursery) -> None:
+        lane: Json = {}
         try:
             body = read_json(message.encode() if isinstance(message, str) else message)
+            if (name := body.pop("stream_id", None)) is not None:
+                lane = {"stream_id": name}
             if body.pop("type", None) != CREATE:
                 raise InvalidRequest(f"a message must be of type {CREATE}", param="type")
             if self._busy:
                 raise ConversationBusy("a response is being made on this connection; wait for its end")
             self._busy = True
         except BodydError as exc:
-            await self._refuse(exc)
+            await self._refuse(exc, lane)
         else:
-            nursery.start_soon(self._answer, {**body, "stream": True})
+            nursery.start_soon(self._answer, {**body, "stream": True}, lane)
 
-    async def _answer(self, body: Json) -> None:
+    async def _answer(self, body: Json, lane: Json) -> None:
         continued = body.get("previous_response_id")
         try:
             attempt = fresh_attempt(self._request.caller)
             started = await self._gateway.begin(
                 self._request, body, take_pictures(body), attempt, self._memory
             )
-            await self._tell(started.run)
+            await self._tell(started.run, lane)
         except BodydError as exc:
             self._memory.evict(continued)
             self._busy = False  # before the client can know
-            await self._refuse(exc)
+            await self._refuse(exc, lane)
         except SocketClosed:
             pass  # the receiving side ends this connection
         finally:
             self._busy = False
 
-    async def _tell(self, run: Run) -> None:
+    async def _tell(self, run: Run, lane: Json) -> None:
         run.presence.joined()
         try:
             with run.log.reader() as reader:
@@ -91,11 +95,11 @@ class _Conversation:
                     for event in events:
                         if event is run.log.events[-1] and run.log.closed:
                             self._busy = False  # before the client can know, so that it may go on at once
-                        await self._socket.send(to_json(event).decode())
+                        await self._socket.send(to_json({**event, **lane}).decode())
         finally:
             run.presence.left()
 
-    async def _refuse(self, exc: BodydError) -> None:
-        event = {"type": "error", "status": exc.status, "error": exc.to_json()}
+    async def _refuse(self, exc: BodydError, lane: Json) -> None:
+        event = {"type": "error", "status": exc.status, "error": exc.to_json(), **lane}
         with suppress(SocketClosed):
             await self._socket.send(to_json(event).decode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adapters.responses.world import message, shell
+from tests.adapters.responses.world import computer, message, shell
 
 from .scenes import COMMAND, mixed, was_mixed
 from .world import OWNERS, Clients
@@ -16,10 +16,13 @@ LOOPS = [
     "replay",
     "conversation",
     "background",
+    "background, reread",
     "stream=True",
     ".stream()",
     "async",
     "async .stream()",
+    "connect()",
+    "lanes",
     "ComputerToolset",
 ]
 
@@ -92,6 +95,27 @@ def test_openai_agents_with_both_tools(clients: Clients, owner: str, mode: str):
     """Its outputs come back in another order than the calls; the body's calls it never sees."""
     clients.fresh(*mixed())
     was_mixed(clients, owner, clients.run("python_agents", owner, mode))
+
+
+def test_openai_agents_acknowledges_safety_checks(clients: Clients):
+    """What its on_safety_check allows comes back acknowledged, and reaches the model's server so."""
+    check = {"id": "check_1", "code": "malicious_instructions", "message": "careful"}
+    clients.fresh([computer(call_id="c1", pending_safety_checks=[check])], [message("done")])
+    assert clients.run("python_agents", "client", "checked")["final"] == "done"
+    assert clients.mind.told()[-1]["acknowledged_safety_checks"] == [check]
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_openai_agents_with_the_preview_tool(clients: Clients, owner: str):
+    """`computer_use_preview`, which names its screen, and has one action in a call."""
+    call = computer(call_id="c1")
+    (call["action"],) = call.pop("actions")
+    clients.fresh([call], [message("done")])
+    result = clients.run("python_agents", owner, "previewed")
+    assert result["final"] == "done"
+    assert result["executed"] == (["screenshot"] if owner == "client" else [])
+    assert clients.exchanges(owner)[0].request["tools"][0]["type"] == "computer_use_preview"
+    assert clients.mind.told()[-1]["output"]["image_url"].startswith("data:image/png;base64,iVBOR")
 
 
 def test_openai_agents_must_not_be_shown_pairs(clients: Clients):

@@ -94,6 +94,20 @@ async def test_a_warm_up_asks_no_model(tmp_path: Path, nursery: Any):
         wire.leave()
 
 
+async def test_a_lane_is_answered_by_its_name(tmp_path: Path, nursery: Any):
+    """Every event and refusal has the stream_id of its request; the model's server is not sent it."""
+    async with world(tmp_path, [message("one")]) as w:
+        wire = Wire()
+        nursery.start_soon(serve, w, wire)
+        await wire.say({**CREATE, "stream_id": "left"})
+        assert {event["stream_id"] for event in await wire.response()} == {"left"}
+        assert "stream_id" not in w.model.requests[0]
+        await wire.say({**CREATE, "stream_id": "right", "tools": [{"type": "local_shell"}]})
+        refused = await wire.hear()
+        assert (refused["type"], refused["stream_id"]) == ("error", "right")
+        wire.leave()
+
+
 async def test_refusals_leave_the_connection_open(tmp_path: Path, nursery: Any):
     """What is no request, and a second one meanwhile, are errors with a status; the first goes on."""
     async with world(tmp_path, hold := trio.Event(), [message("one")]) as w:

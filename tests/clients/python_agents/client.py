@@ -1,7 +1,7 @@
 """openai-agents for Python: a ComputerTool whose AsyncComputer is the body, a ShellTool, all ways to go on.
 
-The mode has words of: stream, previous, conversation, session, websocket. The argument and the last line of
-the output are those of tests/clients/world.py.
+The mode has words of: stream, previous, conversation, session, websocket, checked, previewed. The argument and
+the last line of the output are those of tests/clients/world.py.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from agents import (  # noqa: E402
     Agent,
     AsyncComputer,
     ComputerTool,
-    ModelSettings,
     OpenAIResponsesModel,
     OpenAIResponsesWSModel,
     Runner,
@@ -33,6 +32,9 @@ desk = Desk(**told["body"])
 
 
 class Body(AsyncComputer):
+    environment = "ubuntu"
+    dimensions = (1280, 800)
+
     async def _act(self, kind, **fields):
         plain = {name: value for name, value in fields.items() if value is not None}
         return await asyncio.to_thread(desk.act, [{"type": kind, **plain}])
@@ -79,14 +81,14 @@ async def shell(request):
 
 async def main(mode):
     set_tracing_disabled(True)
+    allow = (lambda data: True) if "checked" in mode else None
     client = AsyncOpenAI(base_url=told["base_url"], api_key=told["key"], default_headers=told["headers"])
     kind = OpenAIResponsesWSModel if "websocket" in mode else OpenAIResponsesModel
     agent = Agent(
         name="tester",
         instructions="Use the desktop.",
-        model=kind("body-1", client),
-        tools=[ComputerTool(Body()), ShellTool(executor=shell)],
-        model_settings=ModelSettings(store=False) if "unstored" in mode else ModelSettings(),
+        model=kind("computer-use-preview" if "previewed" in mode else "body-1", client),
+        tools=[ComputerTool(Body(), on_safety_check=allow), ShellTool(executor=shell)],
     )
     how = {"max_turns": 30}
     if "previous" in mode:

@@ -13,6 +13,7 @@ sys.path += [told["root"], f"{told['root']}/tests/clients"]
 from desk import Desk, picture  # noqa: E402
 from openai import AsyncOpenAI, OpenAI  # noqa: E402
 from openai.lib.computer import ComputerToolset  # noqa: E402
+from openai.lib.responses_websocket import ResponsesWebSocketLimits, ResponsesWebSocketSession  # noqa: E402
 
 CALLS = ("computer_call", "shell_call")
 desk = Desk(**told["body"])
@@ -90,6 +91,27 @@ def background():
     return response
 
 
+def reread():
+    """A background response, read through its stream: begun, left after three events, and read on."""
+    client = OpenAI(**made)
+
+    def last(**more):
+        begun = client.responses.create(**asking, **more, background=True, stream=True)
+        for event in begun:
+            if event.sequence_number == 2:
+                break
+        begun.close()
+        with client.responses.stream(response_id=event.response.id, starting_after=2) as stream:
+            for event in stream:
+                kinds.add(event.type)
+            return stream.get_final_response()
+
+    response = last(input=told["task"])
+    while outputs := answers(response):
+        response = last(input=outputs, previous_response_id=response.id)
+    return response
+
+
 def events():
     client = OpenAI(**made)
 
@@ -136,6 +158,45 @@ async def unsync(streamed):
         return response
 
 
+def connect():
+    """One WebSocket for all of it."""
+    with OpenAI(**made).responses.connect() as connection:
+
+        def last(**more):
+            connection.response.create(**asking, **more)
+            for event in connection:
+                kinds.add(event.type)
+                if event.type == "response.completed":
+                    return event.response
+
+        response = last(input=told["task"])
+        while outputs := answers(response):
+            response = last(input=outputs, previous_response_id=response.id)
+        return response
+
+
+def lanes():
+    """Named lanes of one WebSocket, and nothing stored: the connection remembers."""
+    limits = ResponsesWebSocketLimits(
+        max_lanes=4, max_events_per_lane=999, max_events=999, max_bytes_per_lane=10**8, max_bytes=10**8
+    )
+    options = {"max_size": None}
+    with (
+        OpenAI(**made).responses.connect(websocket_connection_options=options) as connection,
+        ResponsesWebSocketSession(connection, limits=limits) as session,
+    ):
+        lane = session.lane("one")
+
+        def last(**more):
+            lane.send({"type": "response.create", **asking, **more, "store": False})
+            return lane.get_final_response()
+
+        response = last(input=told["task"])
+        while outputs := answers(response):
+            response = last(input=outputs, previous_response_id=response.id)
+        return response
+
+
 def toolset():
     class Driver:
         def screenshot(self):
@@ -154,10 +215,13 @@ LOOPS = {
     "replay": replay,
     "conversation": conversation,
     "background": background,
+    "background, reread": reread,
     "stream=True": events,
     ".stream()": helper,
     "async": lambda: asyncio.run(unsync(streamed=False)),
     "async .stream()": lambda: asyncio.run(unsync(streamed=True)),
+    "connect()": connect,
+    "lanes": lanes,
     "ComputerToolset": toolset,
     "pairs": pairs,
 }
