@@ -34,6 +34,14 @@ PRIMARY = "PRIMARY"
 ANSWER_SECONDS = 1.0
 """How long an owner may keep a reader waiting for its answer, or for the next piece of it."""
 
+READ_SECONDS = 10.0
+"""How long for the whole answer, however steadily its pieces come."""
+
+SNAPSHOT_SECONDS = 2.0
+"""How long for everything that a paste will put back."""
+
+_TEXTS = ("UTF8_STRING", "text/plain;charset=utf-8", "STRING", "TEXT", "text/plain")
+
 _RETRY = 0.5
 _KEPT_TARGETS = 12
 _NOT_CONTENT = frozenset(
@@ -93,23 +101,31 @@ class Clipboard:
         await self._own(selection, text_content(text))
 
     async def snapshot(self, selection: str) -> Content | None:
-        """All that the selection holds, to be put back; None if it has no owner.
+        """All that the selection holds, to be put back, texts first; None if there is nothing to be had.
 
-        An owner that doesn't answer, or holds more than fits, counts as none: what it held is lost.
+        What an owner has not given within SNAPSHOT_SECONDS, or holds more of than fits, is lost.
+
+        Raises:
+            DisplayUnavailable.
         """
-        async with self._reading:
-            held = await self._do(lambda x: x.held(selection))
-            if held is not None:
-                return held
-            try:
-                return await self._collect(selection)
-            except (TooLarge, Unavailable) as exc:
-                if isinstance(exc, DisplayUnavailable):
+        content: dict[str, bytes] = {}
+        with trio.move_on_after(SNAPSHOT_SECONDS):
+            async with self._reading:
+                held = await self._do(lambda x: x.held(selection))
+                if held is not None:
+                    return held
+                try:
+                    await self._collect(selection, content)
+                except DisplayUnavailable:
                     raise
-                return None
+                except Unavailable:
+                    pass  # it is silent: with what it has given so far
+        return content or None
 
     async def restore(self, selection: str, content: Content | None) -> None:
-        """Put a snapshot back."""
+        """Put a snapshot back, unless another client has taken the selection since: that is newer."""
+        if await self._do(lambda x: x.taken(selection)):
+            return
         if content:
             await self._own(selection, content)
         else:
@@ -128,37 +144,41 @@ class Clipboard:
                 return
         raise Unavailable(f"another client keeps taking {selection}")
 
-    async def _collect(self, selection: str) -> Content | None:
+    async def _collect(self, selection: str, content: dict[str, bytes]) -> None:
+        """Fill *content* with what the owner has, as far as it comes."""
         raw = await self._fetch(selection, "TARGETS")
         if raw is None:
-            return None
+            return
         atoms = [int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4)]
         names = await self._do(lambda x: [x.atom_name(atom) for atom in atoms[:64]])
-        wanted = [n for n in dict.fromkeys(names) if n and n not in _NOT_CONTENT][:_KEPT_TARGETS]
-        content: dict[str, bytes] = {}
-        for name in wanted:
-            data = await self._fetch(selection, name)
+        offered = [n for n in dict.fromkeys(names) if n and n not in _NOT_CONTENT]
+        for name in sorted(offered, key=lambda n: n not in _TEXTS)[:_KEPT_TARGETS]:
+            try:
+                data = await self._fetch(selection, name)
+            except TooLarge:
+                continue
             if data is not None and sum(map(len, content.values())) + len(data) <= MOST_BYTES:
                 content[name] = data
-        return content
 
     async def _fetch(self, selection: str, target: str) -> bytes | None:
-        """Ask the owner for one target, and wait as long as it makes progress."""
+        """Ask the owner for one target, and wait as long as it makes progress, at most READ_SECONDS."""
         self._answer = None
-        news = self._news
         await self._do(lambda x: x.ask(selection, target))
-        while True:
-            with trio.move_on_after(ANSWER_SECONDS) as patience:
-                while self._answer is None:
-                    await news.wait()
-                    news = self._news
-            if patience.cancelled_caught and self._answer is None:
-                await self._do(lambda x: x.give_up())
-                raise Unavailable(f"the owner of {selection} does not answer")
-            if (answer := self._take_answer()) is not None:
-                if isinstance(answer, TooLong):
-                    raise TooLarge(f"{selection} holds more than {MOST_BYTES} bytes")
-                return answer.data
+        with trio.move_on_after(READ_SECONDS):
+            while await self._heard():
+                if (answer := self._take_answer()) is not None:
+                    if isinstance(answer, TooLong):
+                        raise TooLarge(f"{selection} holds more than {MOST_BYTES} bytes")
+                    return answer.data
+        await self._do(lambda x: x.give_up())
+        raise Unavailable(f"the owner of {selection} does not answer")
+
+    async def _heard(self) -> bool:
+        """Wait for the owner to say something; False if it is silent for ANSWER_SECONDS."""
+        with trio.move_on_after(ANSWER_SECONDS):
+            while self._answer is None:
+                await self._news.wait()
+        return self._answer is not None
 
     def _take_answer(self) -> Received | TooLong | None:
         """The answer, if it is whole; mere progress is forgotten."""

@@ -188,6 +188,8 @@ class Display:
     async def normalise(self) -> list[str]:
         """Before a batch: undo locks, latches, a foreign group or pointer mapping; returns what was found.
 
+        What this daemon still holds, since a release failed, is lifted, too; what others hold is not.
+
         Raises:
             DisplayUnavailable: no answer, or it can't be undone.
         """

@@ -125,8 +125,14 @@ class Hand:
         self._held.clear()
 
     async def normalise(self) -> list[str]:
-        """See quiescence.normalise."""
-        return await self._lane.run(quiescence.normalise)
+        """See quiescence.normalise. What is held is left over from a release that failed: it is lifted."""
+        left = [
+            *(["held_keys"] if self._held.keys else []),
+            *(["held_buttons"] if self._held.buttons else []),
+        ]
+        if left:
+            await self.release()
+        return left + await self._lane.run(quiescence.normalise)
 
     async def tidy(self) -> None:
         """Put the keymap back once nobody has typed for a while; until cancelled."""
@@ -245,7 +251,10 @@ class Hand:
         selection = PRIMARY if terminal else CLIPBOARD
         modifier, key = (_SHIFT, _INSERT) if terminal else (_CONTROL, _V)
         mark = self._watch.mark()
-        before = await self._clipboard.snapshot(selection)
+        before = await _while_valid(permit, lambda: self._clipboard.snapshot(selection))
+        if not permit.valid:
+            report.failure = "interrupted"
+            return
         served = self._clipboard.served
         keys = SendReport(of=4)
         try:

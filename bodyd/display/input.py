@@ -57,7 +57,8 @@ class SendReport:
         failure: Why not all: the permit ended, a character that can't be typed, the connection or
             the server gone, an event that the server did not make, or another app that took the
             keyboard in the middle of a text.
-        certain: `sent` is exact. False when the connection died with a unit in flight.
+        certain: `sent` is exact. False when the connection died with a unit in flight, or before it was
+            known whether anybody else had a hand in it.
         interference: Pointer or keyboard activity that was not ours was seen.
         readback_ok: After each unit, pointer, buttons and keys were as they should be.
         untypable_at: Index of the unit at fault, for `untypable`.
@@ -382,11 +383,13 @@ class Sender:
 
     def _end(self) -> None:
         """A last look: nothing foreign since the last atom, the pointer still where it was put."""
+        self._report.certain = False  # should the server be lost now, nobody knows who else had a hand in it
         self._x.echo.ignore()
         self._compare_pointer(moved=False)
         echoes = self._x.echo.read()
         self._report.interference |= bool(echoes)
         self._report.interference |= self._x.overhearing.stop()
+        self._report.certain = True
 
 
 def codes_down(vector: Sequence[int]) -> list[int]:

@@ -26,7 +26,8 @@ MOST_BYTES = 16 * 1024 * 1024
 """A clipboard larger than this is not read."""
 
 _MOST_TRANSFERS = 16
-_INBOX = "BODYD_INBOX"
+_INBOXES = 16
+"""Each question has an inbox of its own for so long: an answer that comes late is no answer to the next."""
 
 Content = Mapping[str, bytes]
 """What a selection holds: target names (UTF8_STRING, text/html, …) to bytes."""
@@ -101,6 +102,8 @@ class SelectionConnection(XConnection):
         self._transfers: dict[tuple[int, int], _Transfer] = {}
         self._incoming: bytearray | None = None
         self._asking = False
+        self._asked = 0
+        self._inbox = self._selection = self._target = X.NONE
         self._happened: deque[Happening] = deque()
 
     # -- owning -----------------------------------------------------------------------------------
@@ -126,6 +129,10 @@ class SelectionConnection(XConnection):
     def held(self, selection: str) -> Content | None:
         """What we offer there, if we own it."""
         return self._offers.get(selection) if self._owner(self.atom(selection)) == self._window.id else None
+
+    def taken(self, selection: str) -> bool:
+        """Whether another client owns it."""
+        return self._owner(self.atom(selection)) not in (X.NONE, self._window.id)
 
     def _still_ours(self) -> None:
         """Raises BadWindow if another client has destroyed the window: nothing can be owned or asked then."""
@@ -155,10 +162,11 @@ class SelectionConnection(XConnection):
         self._still_ours()
         self._incoming = None
         self._asking = True
-        self._window.delete_property(self.atom(_INBOX))
-        self._window.convert_selection(
-            self.atom(selection), self.atom(target), self.atom(_INBOX), X.CurrentTime
-        )
+        self._asked += 1
+        self._inbox = self.atom(f"BODYD_INBOX_{self._asked % _INBOXES}")
+        self._selection, self._target = self.atom(selection), self.atom(target)
+        self._window.delete_property(self._inbox)
+        self._window.convert_selection(self._selection, self._target, self._inbox, X.CurrentTime)
         self.display.flush()
 
     def give_up(self) -> None:
@@ -166,8 +174,10 @@ class SelectionConnection(XConnection):
         self._asking, self._incoming = False, None
 
     def _answered(self, notice: XObject) -> None:
-        if not self._asking:
+        if not self._asking or (notice.selection, notice.target) != (self._selection, self._target):
             return
+        if notice.property not in (X.NONE, self._inbox):
+            return  # the answer to a question that was given up
         if notice.property == X.NONE:
             self._asking = False
             self._happened.append(Received(None))
@@ -196,7 +206,7 @@ class SelectionConnection(XConnection):
 
     def _take_inbox(self) -> tuple[int, bytes]:
         answer: XObject = self._window.get_property(
-            self.atom(_INBOX), X.AnyPropertyType, 0, MOST_BYTES // 4, delete=True
+            self._inbox, X.AnyPropertyType, 0, MOST_BYTES // 4, delete=True
         )
         if answer is None:
             return X.NONE, b""
@@ -229,7 +239,7 @@ class SelectionConnection(XConnection):
                 case X.SelectionClear:
                     self._cleared(happened)
                 case X.PropertyNotify if happened.window.id == self._window.id:
-                    if happened.atom == self.atom(_INBOX) and happened.state == X.PropertyNewValue:
+                    if happened.atom == self._inbox and happened.state == X.PropertyNewValue:
                         self._piece()
                 case X.PropertyNotify if happened.state == X.PropertyDelete:
                     self._continue((happened.window.id, happened.atom))

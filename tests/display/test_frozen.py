@@ -98,6 +98,20 @@ async def test_a_send_into_a_stopped_server_is_uncertain(
     assert (report.failure, report.sent, report.certain) == ("display_lost", 2, False)
 
 
+async def test_a_server_stopped_before_the_last_look_is_uncertain(
+    server: XServer, display: Display, permit: AnyTime
+) -> None:
+    """Every atom was acknowledged; whether anybody else had a hand in it was not to be learnt."""
+
+    def stop(sent: int) -> None:
+        if sent == 2:
+            server.process.send_signal(signal.SIGSTOP)
+
+    report = await display.send([MoveTo(1, 1), MoveTo(2, 2)], permit, stop)
+    server.process.send_signal(signal.SIGCONT)
+    assert (report.failure, report.sent, report.certain) == ("display_lost", 2, False)
+
+
 async def test_a_send_to_a_stopped_server_was_not_sent(
     server: XServer, display: Display, permit: AnyTime
 ) -> None:

@@ -71,6 +71,24 @@ async def test_what_others_hold_is_lifted_too(server: XServer, display: Display)
     assert (await display.prove_quiescent()).quiet
 
 
+async def test_what_a_failed_release_left_is_lifted_before_the_next_batch(
+    server: XServer, display: Display, permit: AnyTime
+) -> None:
+    """It is named; what others hold stays, and is theirs to answer for."""
+    await display.send([MoveTo(9, 9), ButtonDown(1), KeyDown(0xFFE1)], permit)
+    with server.frozen(), pytest.raises(DisplayUnavailable):
+        await display.release_all()
+    assert await display.normalise() == ["held_keys", "held_buttons"]
+    assert (await display.prove_quiescent()).quiet
+    assert await display.normalise() == []
+    other = server.connect()
+    xtest.fake_input(other.display, X.KeyPress, 50)
+    other.display.sync()
+    assert await display.normalise() == []
+    assert (await display.prove_quiescent()).reasons == ("held_keys",)
+    other.close()
+
+
 async def test_caps_lock_is_noticed(server: XServer, display: Display) -> None:
     """Any app can set it: named, and undone before a batch."""
     tap(server, CAPS_LOCK_CODE)

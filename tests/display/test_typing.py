@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import string
+import threading
+import time
+from functools import partial
 
 import pytest
 import trio
@@ -11,11 +14,13 @@ from Xlib import X, Xatom
 from Xlib.ext import xtest
 
 from bodyd.contract.atoms import Char
+from bodyd.display.clipboard import ANSWER_SECONDS
 from bodyd.display.display import Display, open_display
 from bodyd.display.hand import TAKEN_SECONDS
 
 from .conftest import AnyTime
 from .fields import ALL, OpenField
+from .test_clipboard import KEPT, Owner
 from .world import XServer, until
 
 GREETING = "Привет 美国降息 🍑🍆𝕥𝕖𝕤𝕥💦 ÀàÆØÅ€"
@@ -181,6 +186,75 @@ async def test_a_paste_ends_with_its_permit(managed: XServer, display: Display) 
     assert trio.current_time() - start < TAKEN_SECONDS
     assert (await display.paste("字", Lease())).failure == "interrupted"
     assert await display.read_clipboard() == "kept"
+
+
+async def test_a_slow_owner_has_its_clipboard_back(
+    managed: XServer, display: Display, nursery: trio.Nursery
+) -> None:
+    """All its formats, though it takes its time for each; the paste is exact."""
+    owner = Owner(managed, KEPT)
+    nursery.start_soon(partial(owner.answer, after=0.25))
+    async with ALL["gtk"](managed, display) as field:
+        assert (await display.paste("漢字 pasted", AnyTime())).failure is None
+        assert await display.read_clipboard() == "kept 漢"
+        assert await display._clipboard.snapshot("CLIPBOARD") == KEPT
+        assert (await field.type("!"))[0] == "漢字 pasted!"
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2])
+async def test_an_owner_that_dies_costs_no_paste(
+    managed: XServer, display: Display, nursery: trio.Nursery, answers: int
+) -> None:
+    """Before or in the middle of its answers: what it has given is put back, the rest is lost with it."""
+    owner = Owner(managed, KEPT)
+    nursery.start_soon(partial(owner.answer, after=0.05, answers=answers))
+    async with ALL["gtk"](managed, display) as field:
+        if answers == 0:
+            await until(lambda: owner.x.wire.fileno() == -1)
+        assert (await display.paste("pasted", AnyTime())).failure is None
+        assert await display.read_clipboard() == ("kept 漢" if answers == 2 else "")
+        assert (await field.type("!"))[0] == "pasted!"
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_clipboard_that_was_taken_meanwhile_is_left_alone(
+    managed: XServer, display: Display, nursery: trio.Nursery
+) -> None:
+    """Somebody copies while a text is being pasted: theirs is newer than what would be put back."""
+    await display.write_clipboard("old")
+    owners: list[Owner] = []
+
+    class Lease:
+        """Asked in the sender's thread, right before the first key: the text is on the clipboard by then."""
+
+        @property
+        def valid(self) -> bool:
+            if threading.current_thread() is not threading.main_thread() and not owners:
+                owners.append(Owner(managed, {"UTF8_STRING": b"new"}))
+            return True
+
+    await display.paste("pasted", Lease())
+    nursery.start_soon(partial(owners[0].answer, after=0))
+    assert await display.read_clipboard() == "new"
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_silent_owner_holds_up_no_drain(managed: XServer, display: Display) -> None:
+    """The permit ends while it is asked what it holds: nothing is pressed, and the paste ends at once."""
+    silent = Owner(managed, KEPT)
+    begun = time.monotonic()
+
+    class Lease:
+        @property
+        def valid(self) -> bool:
+            return time.monotonic() < begun + 0.1
+
+    report = await display.paste("pasted", Lease())
+    assert (report.sent, report.failure, report.certain) == (0, "interrupted", True)
+    assert time.monotonic() - begun < ANSWER_SECONDS
+    assert silent.x.display.get_selection_owner(silent.x.atom("CLIPBOARD")) == silent._window
+    silent.x.close()
 
 
 async def test_the_spare_keys_are_used_anew(managed: XServer, display: Display) -> None:
