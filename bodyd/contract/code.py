@@ -1,7 +1,7 @@
 """The code tool on the wire and in the configuration: what may be asked for, and its bounds.
 
 The settings are `[code]`, documented in docs/reference/configuration.md. Counterparts: execution/code.py
-runs, http/routes_code.py serves.
+runs, http/routes_tools.py serves.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ class CodeSettings(_Section):
 
 
 class CodeRequest(_Section):
-    """Body of `POST /v1/tools/exec_py`. `reset` begins with a fresh process; alone, that is all."""
+    """Body of `POST /v1/tools/exec_py`. `reset` begins with a fresh process; alone, that is all.
+
+    `stream` asks for server-sent events.
+    """
 
     code: str = ""
     reset: Annotated[bool, Field(strict=True)] | None = None
     timeout_ms: Annotated[int, Field(strict=True, ge=1)] | None = None
     epoch: Annotated[int, Field(strict=True, ge=0)] | None = None
+    stream: Annotated[bool, Field(strict=True)] | None = None
 
     @field_validator("code")
     @classmethod

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from .actions import Action, InputRequest
 from .acts import Act, ActRequest, ClipboardRequest, ClipboardText, LaunchRequest, ResizeRequest
@@ -350,6 +350,14 @@ class CodeOutcome(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CodeItem:
+    """A piece of output as it came: `text`, or an `image` as a data URL."""
+
+    kind: Literal["text", "image"]
+    value: str
+
+
 class CodePort(Protocol):
     """Python beside the desktop, one process a conversation, that acts on it through the door."""
 
@@ -358,8 +366,19 @@ class CodePort(Protocol):
 
         Raises:
             LeaseError, JournalUnavailable, IsolationUnavailable: nothing was run.
+            JournalUnavailable: also if its end could not be written down.
         Cancellation:
             The process dies.
+        """
+        ...
+
+    def stream(
+        self, request: CodeRequest, *, caller: Caller, lease_token: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[CodeItem | CodeOutcome]]:
+        """As `run`, with each piece of output as it comes, and the outcome last. Raises on entry.
+
+        Cancellation:
+            Leaving the context kills the process, if the code has not ended.
         """
         ...
 

@@ -3,36 +3,30 @@
 lease → audit → the conversation's worker, in a sandbox without network, screen or programs. A worker is
 heard only while a call of its runs; what it says outside of one, or that is no frame, ends it. It outlives
 a release if its conversation is the next to come back, and nothing else that happens to the lease.
-Counterparts: code_worker.py runs inside, code_ui.py does what its code asks of the desktop.
+Counterparts: inside/ is what runs in there, code_ui.py does what its code asks of the desktop.
 """
 
 from __future__ import annotations
 
-import base64
+import math
 import secrets
-import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import trio
 
 from bodyd.config import Config
-from bodyd.contract.code import (
-    MAX_IMAGE_BYTES,
-    MAX_ITEMS,
-    MAX_TEXT_BYTES,
-    CodeRequest,
-)
+from bodyd.contract.code import CodeRequest
 from bodyd.contract.events import Event
-from bodyd.contract.ports import Caller
+from bodyd.contract.ports import Caller, CodeItem
 from bodyd.desktop.layout import Layout
+from bodyd.errors import BodydError, JournalUnavailable
 from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 from bodyd.lease.permit import Admission
 
 from .code_box import Worker, WorkerBoxes, WorkerBroken
+from .code_output import Outcome
 from .code_ui import Desk, Hands
 
 LAST_WORD_S = 0.1
@@ -40,81 +34,15 @@ LAST_WORD_S = 0.1
 
 END_S = 5.0
 MIN_RENEWAL_S, MAX_RENEWAL_S = 0.02, 5.0
-_MORE_FRAMES = 20_000
-"""So many frames of one call are a flood."""
+MAX_FRAMES = 20_000
+"""More of one call are a flood: what is printed comes in few."""
+
+MAX_LOST = 1000
+MAX_MESSAGE = 16 * 1024
 
 _FATAL = frozenset(
     "lease.revoked lease.taken lease.suspended lease.recovery_required lease.recovered lease.ended".split()
 )
-_PNG = b"\x89PNG\r\n\x1a\n"
-
-
-@dataclass
-class Outcome:
-    """What came of one call.
-
-    Attributes:
-        call_id: Its receipts are `{call_id}.N`, N counting the `ui` calls from 1.
-        output: Texts and pictures in order, as the content of a function call's output.
-        error: {type, message} where it did not run to its end: exception, timeout, revoked, worker.
-        state_lost: Names that earlier calls had made are gone.
-        omitted_bytes: Of text that was too much; its head was kept.
-        omitted_images: Pictures that were too much, or none.
-    """
-
-    call_id: str
-    output: list[dict[str, str]] = field(default_factory=list)
-    error: dict[str, str] | None = None
-    ui_calls: int = 0
-    state_lost: bool = False
-    omitted_bytes: int = 0
-    omitted_images: int = 0
-    _text: int = 0
-    _image: int = 0
-
-    def say(self, text: str) -> None:
-        """Keep *text*, as far as there is room."""
-        data = text.encode("utf-8", "replace")
-        room = MAX_TEXT_BYTES - self._text
-        kept = data[:room].decode("utf-8", "ignore") if room > 0 else ""
-        self._text += len(kept.encode())
-        self.omitted_bytes += len(data) - len(kept.encode())
-        if not kept:
-            return
-        if self.output and self.output[-1]["type"] == "input_text":
-            self.output[-1]["text"] += kept
-        elif len(self.output) < MAX_ITEMS:
-            self.output.append({"type": "input_text", "text": kept})
-        else:
-            self.omitted_bytes += len(kept.encode())
-
-    def show(self, png: bytes) -> None:
-        """Keep a picture, by its header alone."""
-        self._image += len(png)
-        if not _is_png(png) or self._image > MAX_IMAGE_BYTES or len(self.output) >= MAX_ITEMS:
-            self._image -= len(png)
-            self.omitted_images += 1
-            return
-        url = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-        self.output.append({"type": "input_image", "image_url": url})
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "call_id": self.call_id,
-            "output": self.output,
-            "error": self.error,
-            "ui_calls": self.ui_calls,
-            "state_lost": self.state_lost,
-            "omitted_bytes": self.omitted_bytes,
-            "omitted_images": self.omitted_images,
-        }
-
-
-def _is_png(data: bytes) -> bool:
-    if len(data) < 33 or data[:8] != _PNG or data[12:16] != b"IHDR":
-        return False
-    width, height = struct.unpack(">II", data[16:24])
-    return bool(0 < width <= 16384 and 0 < height <= 16384)
 
 
 class Code:
@@ -136,7 +64,7 @@ class Code:
         self._journal = journal
         self._boxes = WorkerBoxes(config, layout, machine_id=machine_id)
         self._workers: dict[str, Worker] = {}
-        self._lost: set[str] = set()
+        self._lost: dict[str, bool] = {}
         self._running: dict[Admission, trio.Event] = {}
         self._busy: set[str] = set()
         self._condemned: set[str] = set()
@@ -178,51 +106,109 @@ class Code:
     # -- a call --------------------------------------------------------------------------------------
 
     async def run(self, request: CodeRequest, *, caller: Caller, lease_token: str) -> Outcome:
-        """Run code in the process of the claim's conversation.
+        """See ports.CodePort. Cancelled, the worker dies; bounded by END_S."""
+        return await self._run(request, caller, lease_token, None)
 
-        Raises:
-            LeaseError: nothing was run.
-            JournalUnavailable: nothing was run.
-            IsolationUnavailable: no process could be had.
-        Cancellation:
-            The worker dies; bounded by END_S.
-        """
+    @asynccontextmanager
+    async def stream(
+        self, request: CodeRequest, *, caller: Caller, lease_token: str
+    ) -> AsyncIterator[AsyncIterator[CodeItem | Outcome]]:
+        """See ports.CodePort."""
+        # Unbounded, for what is put in is bounded: the pieces of one outcome.
+        send, receive = trio.open_memory_channel[CodeItem | Outcome | BodydError | None](math.inf)
+        scope, over = trio.CancelScope(), trio.Event()
+
+        async def carry_out() -> None:
+            try:
+                with scope, send:
+                    try:
+                        send.send_nowait(await self._run(request, caller, lease_token, send.send_nowait))
+                    except BodydError as exc:
+                        send.send_nowait(exc)
+            finally:
+                over.set()
+
+        assert self._nursery is not None, "serve() owns the calls"
+        self._nursery.start_soon(carry_out)
+        try:
+            begun = await receive.receive()
+            if isinstance(begun, BodydError):
+                raise begun
+            yield _Happenings(receive)
+        finally:
+            scope.cancel(reason="whoever asked has left")
+            with trio.move_on_after(END_S, shield=True):
+                await over.wait()
+
+    async def _run(
+        self,
+        request: CodeRequest,
+        caller: Caller,
+        lease_token: str,
+        tell: Callable[[CodeItem | None], None] | None,
+    ) -> Outcome:
+        """*tell* is told None once the call is admitted and on record, and then of each piece of output."""
         admission = self._leases.admit(lease_token, request.epoch)
         conversation = admission.claim.conversation_id
-        async with self._turns.setdefault(conversation, trio.Lock()):
-            admission = self._leases.admit_again(admission)
-            call_id = f"code_{secrets.token_hex(8)}"
-            facts = {
-                "call_id": call_id,
-                "conversation_id": conversation,
-                "epoch": admission.epoch,
-                "code": self._journal.sealed(request.code, call_id),
-                "reset": bool(request.reset),
-            }
-            await self._journal.audit("code.call", facts)
-            admission = self._leases.admit_again(admission)
-            outcome = Outcome(call_id)
-            if request.reset:
-                self._doom(conversation)
-                self._lost.discard(conversation)
-            if request.code:
-                limit = self._settings.timeout_ms
-                seconds = min(request.timeout_ms or limit, limit) / 1000
+        turn = self._turns.setdefault(conversation, trio.Lock())
+        try:
+            async with turn:
+                admission = self._leases.admit_again(admission)
+                outcome = Outcome(f"code_{secrets.token_hex(8)}", tell=tell)
+                await self._write_down(request, admission, outcome.call_id)
+                admission = self._leases.admit_again(admission)
+                if tell is not None:
+                    tell(None)
                 hands = Hands(
                     self._desk,
                     admission.permit,
-                    call_id=call_id,
+                    judge=lambda: self._leases.admit_again(admission),
+                    call_id=outcome.call_id,
                     epoch=admission.epoch,
                     caller=caller,
                     lease_token=lease_token,
                 )
+                await self._carry_out(request, admission, hands, outcome)
+                return outcome
+        finally:
+            if not turn.locked():
+                self._turns.pop(conversation, None)
+
+    async def _write_down(self, request: CodeRequest, admission: Admission, call_id: str) -> None:
+        facts = {
+            "call_id": call_id,
+            "conversation_id": admission.claim.conversation_id,
+            "lease_id": admission.claim.lease_id,
+            "epoch": admission.epoch,
+            "code": self._journal.sealed(request.code, call_id),
+            "reset": bool(request.reset),
+        }
+        await self._journal.audit("code.call", facts)
+
+    async def _carry_out(
+        self, request: CodeRequest, admission: Admission, hands: Hands, outcome: Outcome
+    ) -> None:
+        """Run it, and write down how it ended, whatever the way."""
+        conversation = admission.claim.conversation_id
+        end = "cancelled"
+        try:
+            if request.reset:
+                self._doom(conversation)
+                self._lost.pop(conversation, None)
+            if request.code:
+                limit = self._settings.timeout_ms
+                seconds = min(request.timeout_ms or limit, limit) / 1000
                 await self._call(conversation, admission, request.code, seconds, hands, outcome)
-            with trio.CancelScope(shield=True), trio.move_on_after(END_S):
-                error = outcome.error["type"] if outcome.error else None
-                await self._journal.audit(
-                    "code.ended", {"call_id": call_id, "error": error, "ui_calls": outcome.ui_calls}
-                )
-            return outcome
+            end = outcome.error["type"] if outcome.error else "ended"
+        except BodydError as exc:
+            end = exc.code
+            raise
+        finally:
+            with trio.move_on_after(END_S, shield=True) as patience:
+                facts = {"call_id": outcome.call_id, "end": end, "ui_calls": hands.calls}
+                await self._journal.audit("code.ended", facts)
+            if patience.cancelled_caught:
+                raise JournalUnavailable("the end of this call could not be written down")
 
     async def _call(
         self,
@@ -239,20 +225,19 @@ class Code:
         self._busy.add(conversation)
         try:
             worker = await self._worker(conversation)
-            outcome.state_lost = conversation in self._lost
-            self._lost.discard(conversation)
+            outcome.state_lost = self._lost.pop(conversation, False)
             with trio.move_on_after(seconds) as wall:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_keep_renewed, admission)
                     nursery.start_soon(_last_word, admission, nursery.cancel_scope)
                     try:
-                        outcome.error = await self._converse(worker, code, hands, outcome)
+                        await self._converse(worker, code, hands, outcome)
                         finished = True
                     except WorkerBroken as exc:
-                        outcome.error = _error("worker", f"the process was ended, or ended: {exc}")
+                        outcome.fail("worker", f"the process was ended, or ended: {exc}")
                     nursery.cancel_scope.cancel(reason="the code has ended")
             if not finished and outcome.error is None:
-                outcome.error = self._cut_off(seconds if wall.cancelled_caught else None)
+                self._cut_off(seconds if wall.cancelled_caught else None, outcome)
         finally:
             outcome.ui_calls = hands.calls
             self._busy.discard(conversation)
@@ -265,31 +250,32 @@ class Code:
             self._running.pop(admission, None)
             done.set()
 
-    def _cut_off(self, seconds: float | None) -> dict[str, str]:
+    def _cut_off(self, seconds: float | None, outcome: Outcome) -> None:
         """Why code was killed: it ran for too long, or the lease ended."""
         if seconds is not None:
-            return _error("timeout", f"the code ran for more than {seconds:g} s and was killed")
-        return _error(
-            "revoked", f"the code was killed: {self._leases.view().reason or 'the lease has ended'}"
-        )
+            outcome.fail("timeout", f"the code ran for more than {seconds:g} s and was killed")
+        else:
+            why = self._leases.view().reason or "the lease has ended"
+            outcome.fail("revoked", f"the code was killed: {why}")
 
-    async def _converse(
-        self, worker: Worker, code: str, hands: Hands, outcome: Outcome
-    ) -> dict[str, str] | None:
-        """Hand *code* over and answer until it has ended; what it ended with, if not well."""
+    async def _converse(self, worker: Worker, code: str, hands: Hands, outcome: Outcome) -> None:
+        """Hand *code* over and answer until it has ended."""
         call = await worker.begin(code)
-        for _ in range(_MORE_FRAMES):
+        for _ in range(MAX_FRAMES):
             head, tail = await worker.receive(call)
             match head.get("op"):
                 case "text":
                     outcome.say(str(head.get("text", "")))
+                    outcome.omit(head.get("omitted"), head.get("omitted_images"))
                 case "image":
                     outcome.show(tail)
                 case "done":
-                    error = head.get("error")
-                    return None if error is None else _error("exception", str(error)[:MAX_TEXT_BYTES])
+                    if head.get("error") is not None:
+                        outcome.fail("exception", str(head["error"])[:MAX_MESSAGE])
+                    return
                 case op:
-                    await worker.answer(*await hands.do(str(op), head.get("args")))
+                    answer, picture = await hands.do(str(op), head.get("args"))
+                    await worker.answer({"ask": head.get("ask"), **answer}, picture)
         raise WorkerBroken("it sent frames without end")
 
     async def _worker(self, conversation: str) -> Worker:
@@ -311,11 +297,26 @@ class Code:
         worker = self._workers.pop(conversation, None)
         if worker is not None:
             worker.doom()
-            self._lost.add(conversation)
+            self._lost[conversation] = True
+            for oldest in list(self._lost)[:-MAX_LOST]:
+                del self._lost[oldest]
 
 
-def _error(kind: str, message: str) -> dict[str, str]:
-    return {"type": kind, "message": message}
+class _Happenings:
+    """What is told of a call; an iterator and not a generator, for whoever drops it has nothing to close."""
+
+    def __init__(self, receive: trio.MemoryReceiveChannel[CodeItem | Outcome | BodydError | None]) -> None:
+        self._receive = receive
+
+    def __aiter__(self) -> _Happenings:
+        return self
+
+    async def __anext__(self) -> CodeItem | Outcome:
+        one = await anext(self._receive)
+        if isinstance(one, BodydError):
+            raise one
+        assert one is not None, "a call begins once"
+        return one
 
 
 async def _last_word(admission: Admission, scope: trio.CancelScope) -> None:

@@ -1,6 +1,6 @@
 """A worker: its sandbox, the wire to it, and frames that are believed nothing.
 
-Counterpart of code_worker.py, which is the program inside.
+Counterpart of inside/, which is the program in it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from bodyd.desktop.layout import Layout
 from bodyd.desktop.process import Sandbox, sandbox
 from bodyd.desktop.spec import OURS, GroupLimits, SandboxSpec, Tmpfs
 
-from . import code_gestures, code_worker
-
 HEAD = struct.Struct(">II")
 MAX_HEAD = 2 * 1024 * 1024
 """Bytes of JSON: a text that is typed or pasted may have a million characters, escaped."""
 
+MAX_CALL_BYTES = 64 * 1024 * 1024
+"""Of all frames of a call: far beyond what one needs that keeps to its bounds, and no burden yet."""
+
 FOLDER = "/tmp"
 _PYTHON = "/usr/bin/python3"
+_INSIDE = Path(__file__).with_name("inside")
+_START = (
+    f"import sys; sys.path.insert(0, {OURS!r}); from inside.main import main; del sys.path[0]; main(sys.argv)"
+)
 _ETC = ("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf")
 _SEND_SECONDS = 10.0
 
@@ -55,6 +60,7 @@ class Worker:
         self._scope = trio.CancelScope()
         self._calls = itertools.count(1)
         self._buffer = bytearray()
+        self._budget = 0
 
     def doom(self) -> None:
         """Kill it: synchronous, safe to repeat; `gone` tells when it is."""
@@ -76,6 +82,7 @@ class Worker:
     async def begin(self, code: str) -> int:
         """Hand a call over; returns its number."""
         call = next(self._calls)
+        self._budget = MAX_CALL_BYTES
         await self._send({"call": call, "code": code})
         return call
 
@@ -85,9 +92,11 @@ class Worker:
         Raises:
             WorkerBroken: it is none.
         """
+        await trio.lowlevel.checkpoint()  # many small frames come at once: everybody else has a turn
         size, tail = HEAD.unpack(await self._exactly(HEAD.size))
-        if size > MAX_HEAD or tail > MAX_IMAGE_BYTES:
-            raise WorkerBroken("a frame is too large")
+        self._budget -= size + tail
+        if size > MAX_HEAD or tail > MAX_IMAGE_BYTES or self._budget < 0:
+            raise WorkerBroken("a frame is too large, or all of them are")
         try:
             head = json.loads(await self._exactly(size))
         except (ValueError, RecursionError):
@@ -153,8 +162,7 @@ class WorkerBoxes:
             ),
             files={
                 **{f"/etc/{name}": etc[f"/etc/{name}"] for name in _ETC},
-                f"{OURS}/worker.py": Path(code_worker.__file__).read_bytes(),
-                f"{OURS}/gestures.py": Path(code_gestures.__file__).read_bytes(),
+                **{f"{OURS}/inside/{path.name}": path.read_bytes() for path in _INSIDE.glob("*.py")},
                 f"{OURS}/filter": seccomp.no_programs_filter(),
             },
             links=inner_etc.links(zone),
@@ -185,7 +193,7 @@ class WorkerBoxes:
         worker: Worker | None = None
         try:
             with ours, theirs:
-                argv = (_PYTHON, "-I", "-B", f"{OURS}/worker.py", str(theirs.fileno()))
+                argv = (_PYTHON, "-I", "-B", "-c", _START, str(theirs.fileno()))
                 limits = (str(self._settings.memory_bytes), FOLDER, f"{OURS}/filter")
                 spec = replace(self._spec, argv=(*argv, *limits), pass_fds=(theirs.fileno(),))
                 async with sandbox(spec, ledger=self._layout.ledger, cgroups=self._layout.cgroups) as box:

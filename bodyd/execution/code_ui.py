@@ -1,7 +1,7 @@
 """`ui`, on the daemon's side: each call of a worker's is judged and goes through the one door.
 
 A worker is believed nothing: what it sends is checked as a client's request is, and its calls are counted.
-Counterparts: code_worker.py asks, code.py reads the wire.
+Counterparts: inside/desk.py asks, code.py reads the wire.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from bodyd.contract.inventory import Inventory
 from bodyd.contract.ports import Caller, Permit
 from bodyd.contract.receipts import Outcome, Receipt
 from bodyd.contract.screenshots import RegionTarget, Screenshot, ScreenshotRequest
-from bodyd.errors import BodydError, InvalidRequest, LeaseError, NotDelivered, TooManyUiCalls
+from bodyd.errors import BodydError, InvalidRequest, LeaseError, NotDelivered, StaleLease, TooManyUiCalls
 
 Answer = tuple[object, bytes]
+
+_READS = frozenset(("screenshot", "settle", "pointer", "windows", "clipboard"))
 
 
 class Desk(Protocol):
@@ -62,14 +64,24 @@ class Hands:
     """The `ui` of one call of the tool.
 
     Attributes:
+        judge: Raises why the lease does not admit this call any more, if it does not.
         calls: How many there were.
     """
 
     def __init__(
-        self, desk: Desk, permit: Permit, *, call_id: str, epoch: int, caller: Caller, lease_token: str
+        self,
+        desk: Desk,
+        permit: Permit,
+        *,
+        judge: Callable[[], object],
+        call_id: str,
+        epoch: int,
+        caller: Caller,
+        lease_token: str,
     ) -> None:
         self._desk = desk
         self._permit = permit
+        self._judge = judge
         self._call_id = call_id
         self._epoch = epoch
         self._caller = caller
@@ -105,11 +117,20 @@ class Hands:
                 )
             if op not in self._ops or not isinstance(args, dict):
                 raise InvalidRequest(f"`ui` has no {op!r:.40}")
+            self._fence()
             value, tail = await self._ops[op](args)
+            if op in _READS:  # what is seen by now may be somebody else's
+                self._fence()
             return {"value": value}, tail
         except BodydError as exc:
             over = isinstance(exc, LeaseError) or not self._permit.valid
             return {"error": {"message": exc.message, "code": exc.code, "over": over}}, b""
+
+    def _fence(self) -> None:
+        """The lease, for what does not go through the door's own check of it."""
+        if not self._permit.valid:
+            self._judge()
+            raise StaleLease("the lease of this call has ended, or was interrupted")
 
     async def _inputs(self, args: Mapping[str, Any]) -> Answer:
         request = a.parse_input_request(

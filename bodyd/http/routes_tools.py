@@ -5,30 +5,22 @@ A tool is here if it is configured: then its schema is listed, and its route ans
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-import trio
 from quart import Response, request
 
 from bodyd.contract.code import MAX_UI_CALLS, CodeRequest
 from bodyd.contract.lease import Scope
-from bodyd.contract.ports import ProcessChunk, ProcessPort, ProcessResult
+from bodyd.contract.ports import CodeItem, CodeOutcome, ProcessChunk, ProcessPort, ProcessResult
 from bodyd.contract.shell import WORKSPACE, ShellRequest
-from bodyd.errors import BodydError, Unavailable
+from bodyd.errors import Unavailable
 
-from .listener import CLOSERS
+from .call_stream import event, streamed
 from .routes_jobs import outcome, started
 from .routing import Api
-from .services import Services, caller, connection_state, lease_token, read_model, reply, services
-
-KEEP_ALIVE_SECONDS = 15.0
-LEAVE_SECONDS = 10.0
-"""The shell bounds its own end by less."""
-
-Happenings = AsyncIterator[ProcessChunk | ProcessResult]
+from .services import Services, caller, lease_token, read_model, reply, services
 
 SHELL: Mapping[str, Any] = {
     "type": "function",
@@ -111,13 +103,27 @@ def add(api: Api) -> None:
 def _add_code(api: Api) -> None:
     @api.post("/v1/tools/exec_py", Scope.DRIVER)
     async def exec_py() -> Response:
-        """Run code; the answer's `output` is the content of a function call's output."""
+        """Run code; the answer's `output` is the content of a function call's output. Or events."""
         port = services().code
         if port is None:
             raise Unavailable("the code tool is off here ([code] enabled)")
         wanted = await read_model(CodeRequest)
+        if _streamed(wanted.stream):
+            opened = port.stream(wanted, caller=caller(), lease_token=lease_token())
+            return await streamed(opened, _code_frame)
         outcome = await port.run(wanted, caller=caller(), lease_token=lease_token())
         return reply(outcome.to_json())
+
+
+def _streamed(asked: bool | None) -> bool:
+    return bool(asked) or request.headers.get("accept") == "text/event-stream"
+
+
+def _code_frame(one: CodeItem | CodeOutcome) -> bytes:
+    """A piece of output, or, last, the outcome, whose output was told already."""
+    if not isinstance(one, CodeItem):
+        return event("done", {k: v for k, v in one.to_json().items() if k != "output"})
+    return event(one.kind, {"text" if one.kind == "text" else "image_url": one.value})
 
 
 def _add_shell(api: Api) -> None:
@@ -131,11 +137,8 @@ def _add_shell(api: Api) -> None:
         if wanted.background:
             return await started(wanted)
         opened = _open(port, wanted)
-        if wanted.stream or request.headers.get("accept") == "text/event-stream":
-            closers: set[Callable[[], None]] = connection_state().get(CLOSERS, set())
-            stream = ShellStream(closers)
-            await stream.open(opened)  # what is refused is refused with a status
-            return Response(stream, content_type="text/event-stream")
+        if _streamed(wanted.stream):
+            return await streamed(opened, _shell_frame, end=event("done", {}))
         output = []
         async with opened as happenings:
             async for one in happenings:
@@ -144,7 +147,9 @@ def _add_shell(api: Api) -> None:
         return reply({"output": output, "max_output_length": wanted.max_output_length})
 
 
-def _open(port: ProcessPort, wanted: ShellRequest) -> AbstractAsyncContextManager[Happenings]:
+def _open(
+    port: ProcessPort, wanted: ShellRequest
+) -> AbstractAsyncContextManager[AsyncIterator[ProcessChunk | ProcessResult]]:
     return port.run(
         wanted.commands,
         lease_token=lease_token(),
@@ -156,60 +161,7 @@ def _open(port: ProcessPort, wanted: ShellRequest) -> AbstractAsyncContextManage
     )
 
 
-class ShellStream:
-    """A call as frames: chunks, results, then `done` or `error`. Dropped anywhere, the call is killed.
-
-    An iterator and not a generator: no scope is open between two frames.
-    """
-
-    def __init__(self, closers: set[Callable[[], None]]) -> None:
-        self._closers = closers
-        self._stack = AsyncExitStack()
-        self._happenings: Happenings | None = None
-        self._waiting: trio.CancelScope | None = None
-        self._over = False
-
-    async def open(self, opened: AbstractAsyncContextManager[Happenings]) -> None:
-        """Begin; raises what the call is refused with."""
-        self._happenings = await self._stack.enter_async_context(opened)
-        self._closers.add(self._close)
-
-    def __aiter__(self) -> ShellStream:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._over or self._happenings is None:
-            raise StopAsyncIteration
-        with trio.CancelScope() as self._waiting:
-            try:
-                with trio.move_on_after(KEEP_ALIVE_SECONDS):
-                    return frame(await anext(self._happenings))
-                return b": still here\n\n"
-            except StopAsyncIteration:
-                self._over = True
-                return _event("done", {})
-            except BodydError as exc:
-                self._over = True
-                return _event("error", exc.to_json())
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """End the call, also when the request was cancelled."""
-        self._closers.discard(self._close)
-        with trio.move_on_after(LEAVE_SECONDS, shield=True):
-            await self._stack.aclose()
-
-    def _close(self) -> None:
-        self._over = True
-        if self._waiting is not None:
-            self._waiting.cancel(reason="the server is shutting down")
-
-
-def frame(one: ProcessChunk | ProcessResult) -> bytes:
+def _shell_frame(one: ProcessChunk | ProcessResult) -> bytes:
     if isinstance(one, ProcessChunk):
-        return _event("chunk", {"command": one.command, "stream": one.stream, "text": one.text})
-    return _event("result", {"command": one.command, **outcome(one)})
-
-
-def _event(name: str, data: dict[str, Any]) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+        return event("chunk", {"command": one.command, "stream": one.stream, "text": one.text})
+    return event("result", {"command": one.command, **outcome(one)})

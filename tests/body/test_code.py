@@ -76,7 +76,7 @@ pyautogui.size(), pyautogui.position(), pyautogui.screenshot().size
 """
     answer = await lease.exec_py(code)
     assert answer["error"] is None, answer
-    assert text(answer) == f"((1280, 800), ({bx + 9}, {by}), (1280, 800))\n"
+    assert text(answer) == f"(Size(width=1280, height=800), Point(x={bx + 9}, y={by}), (1280, 800))\n"
     assert await world.page.until(lambda page: len(page.entries("mouseup")) == 3)
     keys = [(e["key"], e["ctrl"], e["shift"]) for e in world.page.entries("keydown")]
     assert ("a", True, False) in keys

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from bodyd.contract.actions import parse_action
-from bodyd.execution.code_gestures import Gestures
-from bodyd.execution.code_worker import UI, UIError
+from bodyd.execution.inside.desk import UI
+from bodyd.execution.inside.gestures import Gestures
+from bodyd.execution.inside.line import UIError
 
 
 class Line:
@@ -16,9 +17,11 @@ class Line:
 
     def __init__(self) -> None:
         self.actions: list[dict[str, Any]] = []
+        self.calls = 0
 
     def ask(self, op: str, **args: Any) -> tuple[Any, bytes]:
         if op == "inputs":
+            self.calls += 1
             for action in args["inputs"]:
                 parse_action(action, param="inputs[0]")  # what the body would refuse is refused here
                 self.actions.append(action)
@@ -49,7 +52,8 @@ def test_clicks_of_every_kind(gui: Gestures, line: Line) -> None:
     gui.doubleClick(1, 2)
     gui.click(1, 2, clicks=3)
     gui.click(1, 2, clicks=2, interval=0.001)
-    assert kinds(line) == ["click", "click", "click", "double_click", "triple_click", "click", "click"]
+    assert kinds(line) == ["click"] * 3 + ["double_click", "triple_click", "click", "wait", "click"]
+    assert line.calls == 6
     assert [(a["x"], a["y"], a["button"]) for a in line.actions[:3]] == [
         (100, 200, "left"),
         (5, 6, "right"),
@@ -105,11 +109,11 @@ def test_keys(gui: Gestures, line: Line) -> None:
 
 
 def test_writing(gui: Gestures, line: Line) -> None:
-    """A text is typed at once; with an interval character by character; a list is keys."""
+    """A text is typed at once, whatever the interval; a list is keys."""
     gui.write("héllo")
     gui.typewrite("ab", interval=0.001)
     gui.write(["a", "left"])
-    assert [a.get("text", a.get("keys")) for a in line.actions] == ["héllo", "a", "b", ["a"], ["left"]]
+    assert [a.get("text", a.get("keys")) for a in line.actions] == ["héllo", "ab", ["a"], ["left"]]
 
 
 def test_what_is_not_there(gui: Gestures) -> None:
@@ -130,3 +134,35 @@ def test_a_new_call_holds_nothing(gui: Gestures, line: Line) -> None:
     assert gui.size() == (1280, 800)
     assert gui.onScreen(5, 5)
     assert not gui.onScreen((5, 900))
+
+
+def test_many_presses_are_few_calls(gui: Gestures, line: Line) -> None:
+    """A body's call takes 64 inputs, and code has 150 calls."""
+    gui.press("down", presses=100)
+    gui.press("up", presses=3, interval=0.05)
+    assert line.calls == 3
+    assert kinds(line)[100:] == ["keypress", "wait", "keypress", "wait", "keypress"]
+    assert line.actions[101]["ms"] == 50
+
+
+def test_the_module_has_what_is_written_in_passing(gui: Gestures, line: Line) -> None:
+    """Fields of sizes and points, names of buttons, tweens, settings."""
+    gui.PAUSE = 0.5
+    gui.moveTo(3, 4, duration=0.001, tween=gui.easeInOutQuad)
+    gui.click(button=gui.RIGHT)
+    assert gui.position().x + gui.size().width == 1283
+    assert (gui.position(x=9), gui.Point(1, 2).y, gui.linear(0.5)) == ((9, 4), 2, 0.5)
+    assert line.actions[1]["button"] == "right"
+
+
+def test_the_place_of_a_picture_is_refused(gui: Gestures, line: Line) -> None:
+    """Wherever PyAutoGUI takes one."""
+    attempts = (
+        lambda: gui.click("ok.png"),
+        lambda: gui.moveTo("ok.png"),
+        lambda: gui.locateCenterOnScreen("ok.png"),
+    )
+    for attempt in attempts:
+        with pytest.raises(UIError, match="look at a screenshot instead"):
+            attempt()
+    assert line.actions == []

@@ -1,4 +1,4 @@
-"""`pyautogui`, as models write it, over `ui`: inside the code tool's sandbox, beside code_worker.py.
+"""`pyautogui`, as models write it, over `ui`.
 
 Its names are PyAutoGUI's own. Nothing is held between two calls of the body's: what is pressed with mouseDown
 or keyDown is kept here, and sent as one gesture when it is let go.
@@ -10,9 +10,13 @@ import contextlib
 import time
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
-Value: TypeAlias = Any
+from .line import Value
+
+BATCH = 64
+"""Inputs that go to the body at once."""
+
 MODIFIERS = {
     **dict.fromkeys(("ctrl", "control", "ctrlleft", "ctrlright"), "CTRL"),
     **dict.fromkeys(("shift", "shiftleft", "shiftright"), "SHIFT"),
@@ -21,11 +25,24 @@ MODIFIERS = {
 }
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Size(NamedTuple):
+    width: int
+    height: int
+
+
 class Gestures(types.ModuleType):
     """The module. `refusal` makes the error for what is not there on purpose."""
 
     PAUSE = 0.0
     FAILSAFE = False
+    LEFT = PRIMARY = "left"
+    MIDDLE = "middle"
+    RIGHT = SECONDARY = "right"
 
     def __init__(self, ui: Value, refusal: type[Exception]) -> None:
         super().__init__("pyautogui", "A subset of PyAutoGUI that acts through bodyd.")
@@ -37,7 +54,7 @@ class Gestures(types.ModuleType):
         self.begin()
         self.FailSafeException = type("FailSafeException", (Exception,), {})
         self.ImageNotFoundException = type("ImageNotFoundException", (Exception,), {})
-        self.press_key = self.press
+        self.Point, self.Size = Point, Size
         self.typewrite = self.write
         self.leftClick = self.click
         self.moveRel = self.move
@@ -45,33 +62,36 @@ class Gestures(types.ModuleType):
 
     def begin(self) -> None:
         """A new call: nothing is held, and the pointer may be anywhere."""
-        self._at: tuple[int, int] | None = None
+        self._at: Point | None = None
         self._held: list[str] = []
-        self._path: list[tuple[int, int]] | None = None
+        self._path: list[Point] | None = None
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("locate") or name in ("pixel", "pixelMatchesColor", "center"):
-            raise self._refusal(
-                f"pyautogui.{name} is not there: look at a screenshot instead, "
-                "pyautogui.screenshot() gives it as a PIL image"
-            )
+            raise self._no_pictures(f"pyautogui.{name} is not there")
+        if name == "linear" or name.startswith("ease"):
+            return lambda share: share  # a tween: the way between two points is never seen
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(f"this pyautogui has no {name!r}; it has: {', '.join(sorted(_names(self)))}")
 
+    def _no_pictures(self, what: str) -> Exception:
+        return self._refusal(
+            f"{what}: look at a screenshot instead, pyautogui.screenshot() gives it as a PIL image"
+        )
+
     # -- looking ------------------------------------------------------------------------------------
 
-    def size(self) -> tuple[int, int]:
-        width, height = self._ui.size()
-        return width, height
+    def size(self) -> Size:
+        return Size(*self._ui.size())
 
-    def position(self) -> tuple[int, int]:
+    def position(self, x: Value = None, y: Value = None) -> Point:
         if self._at is None:
-            self._at = self._ui.position()
-        return self._at
+            self._at = Point(*self._ui.position())
+        return Point(self._at.x if x is None else x, self._at.y if y is None else y)
 
     def onScreen(self, x: Value, y: Value = None) -> bool:
-        x, y = _point(x, y)
+        x, y = self._point(x, y)
         width, height = self.size()
         return bool(0 <= x < width and 0 <= y < height)
 
@@ -114,11 +134,8 @@ class Gestures(types.ModuleType):
         kinds = {1: "click", 2: "double_click", 3: "triple_click"}
         if interval == 0 and clicks in kinds:
             self._act(_pointer(kinds[clicks], *self._at, button=_button(button)))
-            return
-        for turn in range(clicks):
-            if turn:
-                self._pause(interval)
-            self._act(_pointer("click", *self._at, button=_button(button)))
+        else:
+            self._act(*[_pointer("click", *self._at, button=_button(button))] * clicks, interval=interval)
 
     def doubleClick(
         self, x: Value = None, y: Value = None, *_: Value, button: str = "left", **__: Value
@@ -189,15 +206,10 @@ class Gestures(types.ModuleType):
     # -- the keyboard -------------------------------------------------------------------------------
 
     def write(self, message: str | Sequence[str], interval: float = 0.0, *_: Value, **__: Value) -> None:
+        """In one input, whatever the interval: each character is acknowledged before the next."""
         if self._held or not isinstance(message, str):
-            for one in message:
-                self.press(one)
-                self._pause(interval)
-        elif interval:
-            for one in message:
-                self._ui.type(one)
-                self._pause(interval)
-        else:
+            self.press(list(message), interval=interval)
+        elif message:
             self._ui.type(message)
 
     def press(
@@ -208,11 +220,9 @@ class Gestures(types.ModuleType):
         *_: Value,
         **__: Value,
     ) -> None:
-        for _turn in range(presses):
-            for key in [keys] if isinstance(keys, str) else keys:
-                self._used = True
-                self._ui.key(*self._held, _key(key))
-                self._pause(interval)
+        chords = [[*self._held, _key(key)] for key in ([keys] if isinstance(keys, str) else keys)]
+        self._used = True
+        self._send([{"type": "keypress", "keys": chord} for chord in chords] * presses, interval)
 
     def hotkey(self, *keys: Value, **__: Value) -> None:
         flat = [k for key in keys for k in ([key] if isinstance(key, str) else key)]
@@ -250,12 +260,20 @@ class Gestures(types.ModuleType):
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _act(self, action: dict[str, Value]) -> None:
+    def _act(self, *actions: dict[str, Value], interval: float = 0.0) -> None:
         self._used = True
         modifiers = [key for key in self._held if key in MODIFIERS.values()]
-        self._ui.inputs({**action, **_keys(modifiers)} if action["type"] != "scroll" or modifiers else action)
+        self._send([{**action, **({"keys": modifiers} if modifiers else {})} for action in actions], interval)
 
-    def _drag(self, path: list[tuple[int, int]], button: str) -> None:
+    def _send(self, actions: list[dict[str, Value]], interval: float = 0.0) -> None:
+        """In as few calls of the body's as can be."""
+        if interval > 0:
+            wait = {"type": "wait", "ms": round(1000 * min(interval, 60.0))}
+            actions = [one for action in actions for one in (action, wait)][:-1]
+        for start in range(0, len(actions), BATCH):
+            self._ui.inputs(*actions[start : start + BATCH])
+
+    def _drag(self, path: list[Point], button: str) -> None:
         if len(path) == 1:
             self._act(_pointer("click", *path[0], button=button))
         elif button == "left":
@@ -266,13 +284,19 @@ class Gestures(types.ModuleType):
             down, up = (_pointer("button_down", *path[0]), _pointer("button_up", *path[-1]))
             self._ui.inputs({**down, "button": button}, *middle, {**up, "button": button})
 
-    def _place(self, x: Value, y: Value) -> tuple[int, int]:
-        if x is None and y is None:
-            return self.position()
+    def _place(self, x: Value, y: Value) -> Point:
+        if isinstance(x, str):
+            raise self._no_pictures("clicking on the place of a picture is not there")
         if x is None or (y is None and not isinstance(x, tuple | list)):
             here = self.position()
-            return (here[0] if x is None else round(x), here[1] if y is None else round(y))
-        return _point(x, y)
+            return Point(here.x if x is None else round(x), here.y if y is None else round(y))
+        return self._point(x, y)
+
+    @staticmethod
+    def _point(x: Value, y: Value) -> Point:
+        if y is None:
+            x, y = x[0], x[1]
+        return Point(round(x), round(y))
 
     @staticmethod
     def _pause(seconds: float) -> None:
@@ -284,15 +308,9 @@ def _names(module: Gestures) -> list[str]:
     return [name for name in dir(type(module)) if not name.startswith("_")]
 
 
-def _point(x: Value, y: Value) -> tuple[int, int]:
-    if y is None:
-        x, y = x[0], x[1]
-    return round(x), round(y)
-
-
-def _between(start: tuple[int, int], end: tuple[int, int], steps: int = 12) -> list[tuple[int, int]]:
+def _between(start: Point, end: Point, steps: int = 12) -> list[Point]:
     (x, y), (u, v) = start, end
-    return [(round(x + (u - x) * n / steps), round(y + (v - y) * n / steps)) for n in range(steps + 1)]
+    return [Point(round(x + (u - x) * n / steps), round(y + (v - y) * n / steps)) for n in range(steps + 1)]
 
 
 def _button(name: str) -> str:
@@ -305,7 +323,3 @@ def _key(name: str) -> str:
 
 def _pointer(kind: str, x: float, y: float, **more: object) -> dict[str, Value]:
     return {"type": kind, "x": round(x), "y": round(y), **more}
-
-
-def _keys(keys: Sequence[str]) -> dict[str, Value]:
-    return {"keys": list(keys)} if keys else {}
