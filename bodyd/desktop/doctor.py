@@ -26,6 +26,7 @@ _FONTS = {
     "CJK fonts": ("NotoSansCJK", "NotoSerifCJK"),
     "emoji font": ("NotoColorEmoji", "Noto-COLRv1"),
 }
+_LIBRARIES = {"Pillow": "PIL", "numpy": "numpy"}
 _FREE_BYTES = 1024**3
 _CGROUP_FIX = (
     "give bodyd a cgroup of its own: systemd-run --scope -p Delegate=yes bodyd up, or Delegate=yes in its "
@@ -69,6 +70,8 @@ async def examine(config: Config) -> list[Probe]:
     else:
         probes.append(Probe("namespaces", "ok", "user, mount, pid, network, ipc and uts, and /proc in them"))
         probes += await _functional(who, here)
+        if config.code.enabled:
+            probes += await _libraries(who, here)
         probes.append(await selftest_x.probe(config))
     return [*probes, *_limits(), _shared_memory(config), _disk(config)]
 
@@ -100,6 +103,19 @@ async def _functional(who: Uids, here: System) -> list[Probe]:
     took = await selftest.kill_time(who)
     detail = f"50 processes that ignore SIGTERM were gone in {took * 1000:.0f} ms"
     return [*probes, Probe("kill", "ok" if took < 2 else "fail", detail)]
+
+
+async def _libraries(who: Uids, here: System) -> list[Probe]:
+    """What code of the code tool imports; without Pillow it can't even look at the screen."""
+    found = await selftest.imports(who, tuple(_LIBRARIES.values()))
+    probes = []
+    for name, module in _LIBRARIES.items():
+        if found[module]:
+            probes.append(Probe(name, "ok", f"{found[module]}, for code of the code tool"))
+        else:
+            detail = "can't be imported by /usr/bin/python3: the code tool does without"
+            probes.append(Probe(name, "warn", detail, install(name, here.distribution)))
+    return probes
 
 
 def _machine() -> Probe:

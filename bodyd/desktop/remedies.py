@@ -21,6 +21,8 @@ _DEBIAN = {
     "CJK fonts": "fonts-noto-cjk",
     "emoji font": "fonts-noto-color-emoji",
     "time zones": "tzdata",
+    "Pillow": "python3-pil",
+    "numpy": "python3-numpy",
 }
 _FEDORA = {
     **_DEBIAN,
@@ -29,6 +31,7 @@ _FEDORA = {
     "latin fonts": "dejavu-sans-fonts liberation-fonts",
     "CJK fonts": "google-noto-sans-cjk-fonts",
     "emoji font": "google-noto-color-emoji-fonts",
+    "Pillow": "python3-pillow",
 }
 
 

@@ -9,6 +9,7 @@ import json
 import socket
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,18 @@ print(json.dumps({
 """
 
 
+_IMPORTS = r"""
+import importlib, json, sys
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = importlib.import_module(name).__version__
+    except Exception:
+        found[name] = ""
+print(json.dumps(found))
+"""
+
+
 async def namespaces(uids: Uids) -> str:
     """Build the strictest sandbox and run something; "" if it worked, else what was said."""
     spec = SandboxSpec("doctor", ("/usr/bin/true",), _uid(uids), seccomp.strict_filter())
@@ -74,6 +87,17 @@ async def namespaces(uids: Uids) -> str:
     except BodydError as exc:
         return exc.message
     return "" if finished.status == 0 else finished.output.strip() or f"status {finished.status}"
+
+
+async def imports(uids: Uids, modules: Sequence[str]) -> dict[str, str]:
+    """What importing each module came to inside the strictest sandbox: its version, or "" if it can't be."""
+    spec = SandboxSpec(
+        "doctor", (_PYTHON, "-I", "-B", "-c", _IMPORTS, *modules), _uid(uids), seccomp.strict_filter()
+    )
+    finished = await run(spec)
+    with suppress(ValueError):
+        return dict(json.loads(finished.output))
+    return dict.fromkeys(modules, "")
 
 
 async def kill_time(uids: Uids) -> float:

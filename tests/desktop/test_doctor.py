@@ -12,6 +12,7 @@ import trio
 
 from bodyd.desktop import browser, doctor, isolation, selftest, selftest_x
 from bodyd.desktop.cgroups import NONE
+from bodyd.desktop.layout import uids
 from bodyd.desktop.remedies import Probe, System, explain, install, render, severity
 from bodyd.desktop.seccomp import strict_filter
 from bodyd.errors import IsolationUnavailable
@@ -70,6 +71,9 @@ def test_words_that_are_not_understood_are_not_explained():
         ("CJK fonts", ("fedora",), "dnf install google-noto-sans-cjk-fonts"),
         ("browser", ("debian",), "apt-get install chromium"),
         ("openbox", (), "apt-get install openbox"),
+        ("Pillow", ("debian",), "apt-get install python3-pil"),
+        ("Pillow", ("fedora",), "dnf install python3-pillow"),
+        ("numpy", ("debian",), "apt-get install python3-numpy"),
     ],
 )
 def test_packages_have_their_name_on_each_distribution(what, distribution, command):
@@ -165,6 +169,17 @@ async def test_an_x_server_that_does_not_start_is_a_failure(configure, monkeypat
     probe = await selftest_x.probe(configure())
     assert probe.status == "fail"
     assert "did not start" in probe.detail
+
+
+async def test_libraries_of_the_code_tool_are_imported_to_see(configure, monkeypatch):
+    """Inside the sandbox; one that is missing, or broken, is a warning with its package."""
+    who = uids(configure())
+    there = {probe.name: probe for probe in await doctor._libraries(who, machine())}
+    assert there["Pillow"].status == there["numpy"].status == "ok", there
+    monkeypatch.setattr(doctor, "_LIBRARIES", {"Pillow": "no_such_module", "numpy": "no_such.either"})
+    lacking = {probe.name: probe for probe in await doctor._libraries(who, machine())}
+    assert [probe.status for probe in lacking.values()] == ["warn", "warn"]
+    assert lacking["Pillow"].fix == "apt-get install python3-pil"
 
 
 def test_limits_that_do_not_hold_are_named(monkeypatch):
