@@ -65,6 +65,8 @@ class CallStream(Generic[T]):
                 return b": still here\n\n"
             except StopAsyncIteration:
                 self._over = True
+                if not self._end:
+                    raise
                 return self._end
             except BodydError as exc:
                 self._over = True
