@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -64,9 +65,12 @@ def command(name: str) -> list[str]:
 
 
 def pinned(name: str) -> dict[str, str]:
-    """The versions that a kit is made of: package to version."""
-    lines = (HERE / name / "requirements.txt").read_text().split()
-    return dict(line.split("==", 1) for line in lines)
+    """The versions that a kit is made of: package to version, for Node those that are asked for by name."""
+    pins = _pins(name)
+    if pins.name == "package-lock.json":
+        asked: dict[str, str] = json.loads(pins.with_name("package.json").read_text())["dependencies"]
+        return asked
+    return dict(line.split("==", 1) for line in pins.read_text().split())
 
 
 def _pins(name: str) -> Path:

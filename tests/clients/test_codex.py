@@ -20,7 +20,7 @@ COMMAND = "echo found > it; cat it; pwd"
 @pytest.mark.parametrize("websockets", [False, True], ids=["http", "websockets"])
 @pytest.mark.parametrize("owner", OWNERS)
 def test_codex_runs_its_own_commands(clients: Clients, owner: str, websockets: bool):
-    """`exec_command` is codex's function: it runs once, there, whoever owns `shell`; a warm-up asks no model."""
+    """`exec_command` is codex's function: run once, by it, whoever owns `shell`; a warm-up asks no model."""
     clients.fresh([function("exec_command", {"cmd": COMMAND}, "f1")], [message("done")])
     before = clients.epoch()
     ran, said = codex_exec(clients, owner, "go", websockets=websockets)[-2:]

@@ -1,7 +1,7 @@
 """openai-agents for Python: a ComputerTool whose AsyncComputer is the body, a ShellTool, all ways to go on.
 
-The mode has words of: stream, previous, conversation, session, websocket, checked, previewed. The argument and
-the last line of the output are those of tests/clients/world.py.
+The mode has words of: stream, previous, conversation, session, websocket, checked, previewed. The argument
+and the last line of the output are those of tests/clients/world.py.
 """
 
 import asyncio
