@@ -45,6 +45,7 @@ async def _measured(layout: Layout, plain: float) -> list[dict[str, Any]]:
     took = {
         "create": await _timed(lambda: kept.create("bench")),
         "restore": await _timed(lambda: kept.restore("bench")),
+        "sweep": await _timed(kept.sweep),
         "reset": await _timed(kept.reset),
     }
     peer = {"name": "cp -a, sync", "value": round(plain, 2)}
@@ -60,6 +61,11 @@ async def _measured(layout: Layout, plain: float) -> list[dict[str, Any]]:
         },
         {"name": "create, the same", "value": round(took["create"], 2), "unit": "s", "peer": peer},
         {"name": "reset, the same", "value": round(took["reset"], 2), "unit": "s"},
+        {
+            "name": "the old home's removal, while apps run again",
+            "value": round(took["sweep"], 2),
+            "unit": "s",
+        },
     ]
 
 

@@ -122,6 +122,8 @@ async def serve(
                 if shell is not None:
                     egress.add("shell", shell.egress, shell_rules)
                 house.start_soon(_reload_on_hangup, egress)
+                homes = Homes(Snapshots(desktop.layout, now_ms=clock.wall_ms), desktop, body.leases, journal)
+                await house.start(homes.keep_house)
                 services = Services(
                     body=body,
                     tokens=tokens,
@@ -133,9 +135,7 @@ async def serve(
                     jobs=None if shell is None else shell.jobs,
                     code=code,
                     egress=egress,
-                    homes=Homes(
-                        Snapshots(desktop.layout, now_ms=clock.wall_ms), desktop, body.leases, journal
-                    ),
+                    homes=homes,
                 )
                 async with listen(
                     cast(App, create_app(services)),

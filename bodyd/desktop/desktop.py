@@ -28,7 +28,6 @@ from .layout import Layout, open_layout
 from .ledger import descendants
 from .quota import HomeWatch, State
 from .session import Session, SessionLost, machine_id, open_session
-from .snapshots import Snapshots
 from .supervise import Backoff, Component
 from .xserver import XServer, x_server
 
@@ -337,7 +336,6 @@ async def open_desktop(
     require_isolation(config)
     with open_layout(config) as layout:
         desktop = Desktop(config, layout, prepare, report)
-        await trio.to_thread.run_sync(Snapshots(layout, now_ms=lambda: 0).recover)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(desktop.home.run)

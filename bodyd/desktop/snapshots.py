@@ -2,7 +2,7 @@
 
     state/snapshots/NAME/home, meta.json     a snapshot; whole as soon as it has its name
     state/snapshots/.new-…, .gone-…          one in the making, one on its way out
-    state/home.new-…                         what is to become the home, or was it
+    state/home.new-…, home.old-…             what is to become the home, and what it was
 
 The home is swapped by one rename. No app may run meanwhile: desktop.py sees to that. Counterpart: copying.py.
 """
@@ -78,16 +78,16 @@ class Snapshots:
         self._layout = layout
         self._now_ms = now_ms
         self._root = layout.state / "snapshots"
+        self._old: list[Path] = []
 
     def recover(self) -> None:
-        """Remove what a crash left half made. Before any app runs. Blocks."""
-        left = (
-            *self._layout.state.glob("home.new*"),
+        """Find what a crash left half made, for `sweep` to remove. Before any other step."""
+        self._old += (
+            *self._layout.state.glob("home.new-*"),
+            *self._layout.state.glob("home.old-*"),
             *self._root.glob(".new-*"),
             *self._root.glob(".gone-*"),
         )
-        for path in left:
-            _remove(path)
 
     def list(self) -> list[Snapshot]:
         """All of them, oldest first."""
@@ -100,6 +100,19 @@ class Snapshots:
                     continue  # not one of ours
         return sorted(found, key=lambda one: (one.created_at, one.name))
 
+    async def may_create(self, name: str) -> Usage:
+        """How much there is to copy; raises as `create`, which asks again. Apps may run."""
+        if self._path(name).exists():
+            raise SnapshotExists(f"there is a snapshot {name!r} already; delete it, or choose another name")
+        if len(self.list()) >= MAX_SNAPSHOTS:
+            raise InvalidRequest(f"{MAX_SNAPSHOTS} snapshots are there already; delete one", param="name")
+        return await self._room_for(self._layout.home)
+
+    async def may_restore(self, name: str) -> Usage:
+        """As `may_create`, of `restore`."""
+        self._known(name)
+        return await self._room_for(self._path(name) / "home")
+
     async def create(self, name: str, *, progress: Progress = _unheard) -> Snapshot:
         """Copy the home under *name*.
 
@@ -109,12 +122,8 @@ class Snapshots:
         Cancellation:
             Nothing is left of it.
         """
+        usage = await self.may_create(name)
         target = self._path(name)
-        if target.exists():
-            raise SnapshotExists(f"there is a snapshot {name!r} already; delete it, or choose another name")
-        if len(self.list()) >= MAX_SNAPSHOTS:
-            raise InvalidRequest(f"{MAX_SNAPSHOTS} snapshots are there already; delete one", param="name")
-        usage = await self._room_for(self._layout.home)
         self._root.mkdir(mode=0o711, exist_ok=True)
         async with self._in_the_making(self._root / f".new-{secrets.token_hex(6)}") as made:
             made.mkdir(mode=0o711)
@@ -134,11 +143,8 @@ class Snapshots:
         Cancellation:
             The home is whole, the old or the new.
         """
-        snapshot = next((one for one in self.list() if one.name == name), None)
-        if snapshot is None:
-            raise NotFound(f"there is no snapshot {name!r:.80}", param="name")
-        source = self._path(name) / "home"
-        usage = await self._room_for(source)
+        usage = await self.may_restore(name)
+        snapshot, source = self._known(name), self._path(name) / "home"
 
         async def copy(target: Path) -> None:
             await self._copy(source, target, usage, progress)
@@ -154,6 +160,14 @@ class Snapshots:
 
         await self._replace(empty)
 
+    async def sweep(self) -> None:
+        """Remove the homes that were replaced, and what `recover` found; apps may run, and other steps.
+
+        Cancellation: what is left goes after the next start.
+        """
+        while self._old:
+            await trio.to_thread.run_sync(_remove, self._old.pop(), abandon_on_cancel=True)
+
     async def delete(self, name: str) -> None:
         """Remove one. Raises NotFound. Cancellation: it is removed, or there."""
         path = self._path(name)
@@ -165,6 +179,12 @@ class Snapshots:
         await trio.to_thread.run_sync(_remove, gone)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _known(self, name: str) -> Snapshot:
+        for one in self.list():
+            if one.name == name:
+                return one
+        raise NotFound(f"there is no snapshot {name!r:.80}", param="name")
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
@@ -182,6 +202,9 @@ class Snapshots:
             await make(made)
             await trio.to_thread.run_sync(_durable, made)
             _exchange(made, home)
+            old = self._layout.state / f"home.old-{secrets.token_hex(6)}"
+            made.rename(old)  # the apps need not wait for its removal
+            self._old.append(old)
             _durable_names(home.parent)
 
     @asynccontextmanager

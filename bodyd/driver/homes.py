@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import trio
@@ -61,6 +62,19 @@ class Homes:
         self._journal = journal
         self._turn = trio.Lock()
         self._doing: Doing | None = None
+        self._replaced = trio.Event()
+
+    async def keep_house(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Remove what is left of replaced homes, and of steps that a crash cut off, until cancelled.
+
+        Started once it knows the latter: no step before that.
+        """
+        await trio.to_thread.run_sync(self._snapshots.recover)
+        task_status.started()
+        while True:
+            await self._snapshots.sweep()
+            await self._replaced.wait()
+            self._replaced = trio.Event()
 
     async def list(self) -> list[dict[str, Any]]:
         """{name, created_at, bytes, files, bodyd_version, browser_version} of each, oldest first."""
@@ -78,7 +92,8 @@ class Homes:
             LeaseError, InvalidRequest, SnapshotExists, DiskFull, Unavailable: nothing was changed.
         Cancellation: nothing is left of it.
         """
-        async with self._alone("create", name, caller, lease_token) as doing:
+        first = partial(self._snapshots.may_create, name)
+        async with self._alone("create", name, caller, lease_token, first) as doing:
             return asdict(await self._snapshots.create(name, progress=doing.copied))
 
     async def restore(self, name: str, *, caller: Caller, lease_token: str | None = None) -> dict[str, Any]:
@@ -88,7 +103,8 @@ class Homes:
             LeaseError, NotFound, DiskFull, Unavailable: nothing was changed.
         Cancellation: the home is whole, the old or the new.
         """
-        async with self._alone("restore", name, caller, lease_token) as doing:
+        first = partial(self._snapshots.may_restore, name)
+        async with self._alone("restore", name, caller, lease_token, first) as doing:
             return asdict(await self._snapshots.restore(name, progress=doing.copied))
 
     async def reset(self, *, caller: Caller, lease_token: str | None = None) -> None:
@@ -107,19 +123,25 @@ class Homes:
 
     @asynccontextmanager
     async def _alone(
-        self, what: str, name: str, caller: Caller, lease_token: str | None
+        self,
+        what: str,
+        name: str,
+        caller: Caller,
+        lease_token: str | None,
+        first: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     ) -> AsyncIterator[Doing]:
-        async with (
-            self._turn,
-            self._claimed(caller) if lease_token is None else self._holding(lease_token),
-            self._audited(what, name, caller),
-        ):
-            self._doing = Doing(what, name[:80])
-            try:
-                async with self._desktop.without_apps():
-                    yield self._doing
-            finally:
-                self._doing = None
+        """The body, its apps at rest. *first* may refuse while they still run."""
+        async with self._turn:
+            held = self._claimed(caller) if lease_token is None else self._holding(lease_token)
+            async with held, self._audited(what, name, caller):
+                await first()
+                self._doing = Doing(what, name[:80])
+                try:
+                    async with self._desktop.without_apps():
+                        yield self._doing
+                finally:
+                    self._doing = None
+            self._replaced.set()
 
     @asynccontextmanager
     async def _audited(self, what: str, name: str, caller: Caller) -> AsyncIterator[None]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from bodyd.client import BodyClient
@@ -20,13 +24,28 @@ async def test_a_cookie_comes_and_goes_with_the_home(world: World, client: BodyC
     assert await visit_of(world) == "once"
     await client.reset_home()
     assert await visit_of(world) is None
+    lock_profile(world, "known")
     await client.restore_snapshot("known")
     assert await visit_of(world) == "once"
-    assert [one["name"] for one in await client.snapshots()] == ["known"]
+    (known,) = await client.snapshots()
+    assert known == made
+    assert known["files"] > 20
+    assert known["browser_version"].count(".") == 3
     await client.delete_snapshot("known")
     with pytest.raises(NotFound):
         await client.restore_snapshot("known")
     assert (await client.status())["lease"]["state"] == "vacant"
+
+
+def lock_profile(world: World, name: str) -> None:
+    """Leave in a snapshot what a browser of another machine leaves behind when it is killed."""
+    profile = world.config.state / "snapshots" / name / "home" / "chromium"
+    assert profile.is_dir()
+    for lock, target in (("SingletonLock", "elsewhere-4711"), ("SingletonCookie", "1234567890")):
+        (profile / lock).unlink(missing_ok=True)
+        (profile / lock).symlink_to(target)
+        owner = profile.stat()
+        os.chown(profile / lock, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 async def visit_of(world: World) -> object:
@@ -48,3 +67,33 @@ async def test_nobody_is_disturbed(client: BodyClient):
     await client.create_snapshot("stopped")
     await client.resume()
     await client.delete_snapshot("stopped")
+
+
+async def test_the_owner_who_has_taken_over_goes_on(client: BodyClient):
+    """A take-over is enough, named by its claim; the agent has its own back afterwards."""
+    agent = await client.acquire("agent")
+    person = await client.takeover()
+    with pytest.raises(Busy, match="take the body over"):
+        await client.create_snapshot("mine")
+    await client.create_snapshot("mine", lease_token=person.token)
+    await client.restore_snapshot("mine", lease_token=person.token)
+    await person.hand_back()
+    await agent.renew()
+    await agent.release()
+    await client.delete_snapshot("mine")
+
+
+def bodyd(world: World, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "bodyd", "--config", str(world.root / "bodyd.toml"), "snapshot", *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+def test_the_command_line(world: World):
+    """What was made is told, and refused a second time with a reason."""
+    made = bodyd(world, "create", "cli")
+    assert made.returncode == 0, made.stderr
+    assert "ending the apps" in made.stdout
+    assert " kept in " in made.stdout
+    again = bodyd(world, "create", "cli")
+    assert (again.returncode, "already" in again.stderr) == (1, True)
+    assert "cli" in bodyd(world, "list").stdout

@@ -137,6 +137,9 @@ async def test_odd_files_are_copied_as_they_are(layout: Layout, kept: Snapshots)
     await kept.reset()
     await kept.restore("a")
     assert seen(home) == before
+    assert len(list(layout.state.glob("home.old-*"))) == 2
+    await kept.sweep()
+    assert list(layout.state.glob("home.*")) == []
     assert (home / "one").stat().st_ino == (home / "two").stat().st_ino
 
 
@@ -155,11 +158,18 @@ async def test_a_start_removes_what_was_half_made(layout: Layout, kept: Snapshot
     """Copies in the making and on their way out; not what somebody else has put there."""
     await kept.create("a")
     root = layout.state / "snapshots"
-    for path in (root / ".new-1", root / ".gone-1", layout.state / "home.new-1", root / ".mine"):
+    for path in (
+        root / ".new-1",
+        root / ".gone-1",
+        layout.state / "home.new-1",
+        layout.state / "home.old-1",
+        root / ".mine",
+    ):
         (path / "home").mkdir(parents=True)
     kept.recover()
+    await kept.sweep()
     assert {path.name for path in root.iterdir()} == {"a", ".mine"}
-    assert not (layout.state / "home.new-1").exists()
+    assert list(layout.state.glob("home.*")) == []
     (root / "strange").mkdir()
     assert [one.name for one in kept.list()] == ["a"]
 
@@ -181,7 +191,7 @@ async def test_a_file_system_that_can_not_swap_refuses(layout: Layout, kept: Sna
     with pytest.raises(Unavailable, match="ext4"):
         await kept.reset()
     assert seen(layout.home) == before
-    assert list(layout.state.glob("home.new*")) == []
+    assert list(layout.state.glob("home.*")) == []
 
 
 async def test_a_reset_is_an_empty_home(layout: Layout, kept: Snapshots):
@@ -233,7 +243,7 @@ async def test_a_cancelled_copy_leaves_nothing(layout: Layout, kept: Snapshots):
         assert scope.cancelled_caught
     assert seen(layout.home) == before
     assert [path.name for path in (layout.state / "snapshots").iterdir()] == ["a"]
-    assert list(layout.state.glob("home.new*")) == []
+    assert list(layout.state.glob("home.*")) == []
 
 
 def end_orphans() -> None:
@@ -297,9 +307,10 @@ async def test_a_kill_at_any_moment_leaves_a_whole_home(layout: Layout, kept: Sn
         child.wait()
         Ledger(layout.run / "private" / "x.json").reap_stale()  # its copier, as the next start would
         kept.recover()
+        await kept.sweep()
         end_orphans()
         assert seen(layout.home) in wanted.values()
-        assert list(layout.state.glob("home.new*")) == []
+        assert list(layout.state.glob("home.*")) == []
         names = {path.name for path in (layout.state / "snapshots").iterdir()}
         assert {"even", "odd"} <= names
         for name in names - {"even", "odd"}:

@@ -19,7 +19,7 @@ from bodyd.contract.ports import Caller
 from bodyd.desktop.snapshots import Snapshot
 from bodyd.driver import homes as module
 from bodyd.driver.homes import Homes
-from bodyd.errors import Busy, DiskFull, Forbidden, NotFound, StaleLease, WrongState
+from bodyd.errors import Busy, DiskFull, Forbidden, NotFound, SnapshotExists, StaleLease, WrongState
 from bodyd.journal.journal import Journal, open_journal
 from bodyd.lease.manager import LeaseManager
 
@@ -36,6 +36,7 @@ class FakeSnapshots:
         self.done: list[str] = []
         self.hold: trio.Event | None = None
         self.begun = trio.Event()
+        self.swept = 0
         self.error: Exception | None = None
 
     def list(self) -> list[Snapshot]:
@@ -49,6 +50,19 @@ class FakeSnapshots:
             raise self.error
         self.done.append(what)
         return KEPT
+
+    async def may_create(self, name: str) -> None:
+        if name == "taken":
+            raise SnapshotExists("taken")
+
+    may_restore = may_create
+
+    def recover(self) -> None:
+        self.done.append("recover")
+
+    async def sweep(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.swept += 1
 
     async def create(self, name: str, *, progress: Any) -> Snapshot:
         progress(2, 5)
@@ -205,6 +219,15 @@ async def test_a_failure_comes_out_as_it_is(world: World, error: Exception):
     assert (await world.audited())[-1] == ("home.ended", "a", "owner", error.code)  # type: ignore[attr-defined]
 
 
+async def test_what_is_refused_at_once_ends_no_apps(world: World):
+    """A name that is taken, or no room, is found before anything is disturbed; and it is in the audit."""
+    for call in (world.homes.create, world.homes.restore):
+        with pytest.raises(SnapshotExists):
+            await call("taken", caller=OWNER)
+    assert world.apps == []
+    assert (await world.audited())[-1] == ("home.ended", "taken", "owner", "snapshot_exists")
+
+
 async def test_a_cancelled_step_is_written_down(world: World):
     """The client has hung up: the body is given back, and the audit says cancelled."""
     world.copies.hold = trio.Event()
@@ -238,3 +261,16 @@ async def test_steps_take_turns(world: World):
     assert sorted(world.copies.done) == ["create b", "reset", "restore a"]
     assert world.apps == ["end", "begin"] * 3
     assert (await world.homes.list())[0]["files"] == 3
+
+
+async def test_what_is_left_of_a_home_goes_in_the_background(world: World):
+    """What a crash left is known before the first step; each step's rest goes after its answer."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(world.homes.keep_house)
+        assert world.copies.done == ["recover"]
+        for expected in (1, 2):
+            with trio.fail_after(SOON):
+                while world.copies.swept < expected:  # noqa: ASYNC110
+                    await trio.sleep(0.001)
+            await world.homes.reset(caller=OWNER)
+        nursery.cancel_scope.cancel()
