@@ -25,7 +25,7 @@ class Sight:
 
     shot: Screenshot
     screen: tuple[int, int]
-    """(server generation, geometry serial): another value means that every pixel may have moved."""
+    """(display serial, geometry serial): another value means that every pixel may have moved."""
     popups: tuple[Window, ...] = ()
     """Menus and lists that were open in it: override-redirect windows, which no client list has."""
     focus: int = 0

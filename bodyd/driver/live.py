@@ -39,6 +39,7 @@ class LiveDisplay:
         self._opened = opened
         self._display: Display | None = None
         self._generation = 0
+        self._serial = 0  # of the displays opened: nobody has seen what happened between two
         self._reopen = trio.Event()
         self._next = trio.Event()  # set, and replaced, each time that a display opens
 
@@ -55,8 +56,8 @@ class LiveDisplay:
 
     @property
     def screen(self) -> tuple[int, int]:
-        """Changes whenever pixels of before mean nothing any more: a restart or a resize."""
-        return (self._generation, self._display.geometry if self._display else -1)
+        """Changes whenever pixels of before may mean nothing any more: a restart, a resize, a reconnect."""
+        return (self._serial, self._display.geometry if self._display else -1)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep a display open; started once the first one answers."""
@@ -66,6 +67,7 @@ class LiveDisplay:
             try:
                 async with open_display(endpoint) as display:
                     self._display = display
+                    self._serial += 1
                     self._reopen = trio.Event()  # whoever asked meanwhile is served by this one
                     self._next.set()
                     self._next = trio.Event()

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 from Xlib import X
+from Xlib.protocol import request
 
 from bodyd.client import BodyClient
 from bodyd.contract.ports import XEndpoint
 from bodyd.desktop.ledger import descendants
 from bodyd.display import xkb
-from bodyd.display.connection import XConnection, connect
+from bodyd.display.connection import COOKIE_NAME, Wire, XConnection, connect
 from bodyd.display.input import codes_down
 from bodyd.display.probes import ManagerProbe
 from tests.display.recorder import Recorder
@@ -50,6 +52,41 @@ class XServer:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(fd, signal.SIGCONT)
             os.close(fd)
+
+    @contextmanager
+    def crowded(self) -> Iterator[None]:
+        """So many clients that no other is let in, and the one that takes pictures for the daemon thrown out.
+
+        Any app of the body can do that.
+        """
+        x, crowd = self.connect(), ExitStack()
+        with crowd, closing(x):
+            while True:
+                while _let_in(wire := crowd.enter_context(closing(connect(self.endpoint)))):
+                    pass
+                wire.close()
+                clients = [client.resource_base for client in x.display.res_query_clients().clients]
+                cameras = [client for client in clients if "ShmSeg" in _kinds(x, client)]
+                if not cameras:
+                    break
+                for resource in range(cameras[0], cameras[0] + 16):  # any of its resources will do
+                    request.KillClient(display=x.core, resource=resource)
+                x.display.sync()
+            yield
+
+
+def _kinds(x: XConnection, client: int) -> set[str]:
+    """Of the resources that *client* has made."""
+    found = x.display.res_query_client_resources(client).types
+    return {x.atom_name(kind.resource_type) for kind in found}
+
+
+def _let_in(wire: Wire) -> bool:
+    """Shake hands, and no more; False if the server refuses."""
+    wire.settimeout(30)
+    name, cookie = COOKIE_NAME, wire.cookie
+    wire.sendall(struct.pack("<BxHHHHxx", ord("l"), 11, 0, len(name), len(cookie)) + name + bytes(2) + cookie)
+    return wire.recv(1) == b"\1"
 
 
 async def x_server(world: World, client: BodyClient) -> XServer:

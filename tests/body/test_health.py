@@ -12,7 +12,7 @@ import trio
 from Xlib import X
 
 from bodyd.desktop.ledger import descendants
-from bodyd.errors import PolicyRefused, RecoveryRequired
+from bodyd.errors import DisplayUnavailable, PolicyRefused, RecoveryRequired
 from bodyd.journal.audit import read_audit
 
 from .apps import ready, world_with_apps
@@ -116,6 +116,24 @@ async def test_a_dead_browser_is_back_with_its_window(world, client):
     await until(client, well)
     assert (await client.status())["components"]["browser"]["pid"] not in (None, before)
     assert any("event log" in w.title for w in (await client.inventory()).windows)
+
+
+async def test_a_dead_capture_is_told_and_mended(world, client):
+    """The X server answers, and lets nobody in to take a picture: new connections, then a new display."""
+    lease = await ready(world, client)
+    server = await x_server(world, client)
+    before = mended(world)
+    with server.crowded():
+        found = await until(client, lambda found: found["capture"] == "dead")
+        assert (found["x"], found["window_manager"], found["screen"]) == ("ready", "ready", "unknown")
+        await reason(lease, "capture dead")
+        with pytest.raises(DisplayUnavailable):
+            await lease.screenshot()
+        assert (await lease.input([{"type": "keypress", "keys": ["SHIFT"]}])).delivery == "confirmed"
+        await until(client, well)
+    remedies = mended(world)[len(before) :]
+    assert remedies in (["connections"], ["connections", "display"])
+    await lease.screenshot()
 
 
 async def test_a_frozen_x_server_is_told_and_begins_anew(world, client):

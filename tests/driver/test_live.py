@@ -17,6 +17,10 @@ from bodyd.errors import DisplayUnavailable
 ENDPOINT = XEndpoint("/nowhere/X0", b"cookie", 0)
 
 
+class Opened:
+    geometry = 1
+
+
 class Displays:
     """Stands in for open_display: each opening waits until it is let through, then the next goes on."""
 
@@ -30,7 +34,7 @@ class Displays:
     @asynccontextmanager
     async def _open(self, endpoint: XEndpoint) -> AsyncIterator[object]:
         await self.answers.wait()
-        display = object()
+        display = Opened()
         self.opened.append(display)
         try:
             yield display
@@ -43,13 +47,14 @@ async def _never_moved(generation: int) -> None:
 
 
 async def test_a_reconnect_gives_another_display(monkeypatch, nursery):
-    """The old one is closed."""
+    """The old one is closed, and what was seen by it is void: the screen may have been resized in between."""
     displays = Displays(monkeypatch)
     body = LiveDisplay(lambda: (ENDPOINT, 1), _never_moved)
     await nursery.start(body.run)
-    first = body.current
+    first, screen = body.current, body.screen
     await body.reconnect()
     assert body.current is not first
+    assert body.screen != screen
     assert displays.closed == [first]
 
 
