@@ -45,7 +45,8 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
   const send = (entry) => { unread.push({load, n: count++, ...entry}); tell(); };
   for (const name of ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu'])
     document.addEventListener(name, (e) => send({name, x: e.clientX, y: e.clientY, button: e.button,
-      target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}), true);
+      clicks: e.detail, target: e.target.id, ctrl: e.ctrlKey, shift: e.shiftKey, trusted: e.isTrusted}),
+      true);
   document.addEventListener('mousemove', (e) => e.buttons &&
     send({name: 'drag', x: e.clientX, y: e.clientY}));
   document.addEventListener('keydown', (e) => send({name: 'keydown', key: e.key, code: e.code,

@@ -9,6 +9,7 @@ import pytest
 import trio
 from Xlib import X
 from Xlib.ext import shape
+from Xlib.protocol import event
 
 from bodyd.contract.actions import parse_input_request
 from bodyd.contract.geometry import Bounds, image_to_body
@@ -478,3 +479,63 @@ async def test_a_half_size_picture_is_clicked_within_a_pixel(world, client, x, t
         for px, py in [(-1, 0), (shot.width, 0), (0, shot.height)]:
             with pytest.raises(OutOfBounds):
                 await lease.input([{"type": "move", "x": px, "y": py}], screenshot_id=shot.screenshot_id)
+
+
+@pytest.mark.parametrize("target", ["window", "region"])
+async def test_a_picture_of_a_part_is_bound_like_one_of_the_whole(world, client, x, target):
+    """A window or a region, scaled down: its click gets there, and none does once the window has moved."""
+    lease = await ready(world, client)
+    async with stranger(client, x) as window_:
+        box = window_.seen.bounds
+        around = Bounds(x=box.x - 30, y=box.y - 20, width=box.width + 50, height=box.height + 50)
+        wanted = {
+            "window": WindowTarget(type="window", id=window_.seen.id),
+            "region": RegionTarget(type="region", bounds=around),
+        }[target]
+        shot = await lease.screenshot(ScreenshotRequest(target=wanted, max_width=150))
+        click = {"type": "click", "x": shot.width // 2, "y": shot.height // 2}
+        for binding in ("window", "pixels"):
+            receipt = await lease.input([click], screenshot_id=shot.screenshot_id, binding=binding)
+            assert receipt.delivery == "confirmed"
+            assert window_.events() == [X.ButtonPress, X.ButtonRelease]
+        key = {"type": "keypress", "keys": ["a"]}
+        assert (await lease.input([key], screenshot_id=shot.screenshot_id)).delivery == "confirmed"
+        assert X.KeyPress in window_.events()
+        window_.change(x=box.x + 60)
+        for _ in range(200):  # the window manager does it
+            if (await window(client, "stranger")).bounds != box:
+                break
+        with pytest.raises(StaleScreenshot):
+            await lease.input([click], screenshot_id=shot.screenshot_id)
+        assert window_.events() == []
+
+
+async def test_a_minimised_window_is_no_target(world, client, x):
+    """It is listed as minimised, what was below it gets the next driver's click, and not the stale one's."""
+    lease = await ready(world, client)
+    place = (*world.page.at(320, 140), 160, 90)
+    async with stranger(client, x, place=place) as target:
+        shot = await lease.screenshot()
+        click = {"type": "click", **(await middle_of(client, "stranger"))}
+        target.x.root.send_event(
+            event.ClientMessage(
+                window=target.window, client_type=x.atom("WM_CHANGE_STATE"), data=(32, [3, 0, 0, 0, 0])
+            ),
+            event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask,
+        )
+        x.display.sync()
+        for _ in range(200):  # the window manager does it
+            if (shown := await window(client, "stranger")).minimised:
+                break
+        assert shown.minimised
+        assert not shown.active
+        with pytest.raises(StaleScreenshot):
+            await lease.input([click], screenshot_id=shot.screenshot_id)
+        assert world.page.entries("mousedown") == []
+        fresh = await lease.screenshot()
+        assert next(w for w in fresh.windows if w.id == shown.id).minimised
+        await lease.input([click], screenshot_id=fresh.screenshot_id)
+        assert await world.page.until(lambda page: page.entries("mousedown"))
+        assert target.events() == []
+        await lease.activate(shown.id)
+        assert not (await window(client, "stranger")).minimised

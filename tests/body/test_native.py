@@ -115,6 +115,26 @@ async def test_the_rest_of_the_vocabulary_arrives(world, client):
     await lease.release()
 
 
+async def test_a_triple_click_and_held_buttons_are_what_the_page_takes_them_for(world, client):
+    """The third click is a third; a button that is put down, moved and lifted drags, in three inputs."""
+    lease = await acquire(client, world)
+    (dx, dy), (bx, by) = world.page.at(400, 180), world.page.at(100, 180)
+    receipt = await lease.input(
+        [
+            {"type": "triple_click", "x": dx, "y": dy},
+            {"type": "button_down", "x": bx, "y": by},
+            {"type": "move", "x": bx + 40, "y": by + 20},
+            {"type": "button_up", "x": bx + 40, "y": by + 20},
+        ]
+    )
+    assert {i.delivery.outcome for i in receipt.inputs} == {"confirmed"}
+    assert await world.page.until(lambda p: len(p.entries("mouseup")) == 4)
+    assert [e["clicks"] for e in world.page.entries("click")[:3]] == [1, 2, 3]
+    drags = world.page.entries("drag")
+    assert (drags[-1]["x"], drags[-1]["y"]) == (140, 200)
+    await lease.release()
+
+
 async def test_the_legacy_single_action_runs(world, client):
     """An item with `action` is the preview tool's."""
     lease = await acquire(client, world)

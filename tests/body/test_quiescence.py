@@ -180,6 +180,37 @@ async def test_a_hand_over_in_the_middle_leaves_nothing_down_and_nothing_late(ba
         )
 
 
+@pytest.mark.parametrize("batch", BATCHES)
+async def test_an_error_in_the_middle_leaves_nothing_down(bare, owner, app, batch):
+    """Another app's hand in it: uncertain, all is up by the time that this is said, and recovery goes on."""
+    lease = await owner.acquire("the-first")
+    await lease.screenshot()
+    inputs = BATCHES[batch]
+    if batch == "chord":  # it is seen at the next atom
+        inputs = [{**inputs[0], "duration_ms": 700}]
+    act = Act(bare, owner, lease, app, [*inputs, CLICK])
+    other = (await x_server(bare, owner)).connect()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(act.send)
+        await act.until_under_way()
+        other.root.warp_pointer(900, 700)
+        for kind in (X.KeyPress, X.KeyRelease):
+            xtest.fake_input(other.display, kind, 38)
+        other.display.sync()
+        receipt = await act.receipt()
+        assert input_state(other).clear
+    act.look()
+    assert still_down(act.seen) == Counter()
+    hurt, never = receipt.inputs
+    assert (hurt.delivery.outcome, hurt.delivery.reason) == (Outcome.UNCERTAIN, "interference")
+    assert (never.delivery.reason, never.delivery.sent.units) == ("not_attempted", 0)
+    with pytest.raises(RecoveryRequired):
+        await owner.acquire("too-early")
+    assert (await owner.recover(step=1)).state == "vacant"
+    await goes_on_cleanly(act, "error", other)
+    other.close()
+
+
 async def test_a_stop_in_a_batch_of_64_sends_nothing_more(bare, owner, app):
     """The input under way ends or is cut; of those behind it the app sees none, and the receipt says so."""
     lease = await owner.acquire("the-first")

@@ -78,6 +78,13 @@ async def qt(server: XServer, display: Display) -> AsyncIterator[Field]:
 
 
 @asynccontextmanager
+async def tk(server: XServer, display: Display) -> AsyncIterator[Field]:
+    """A Tk 8.6 entry."""
+    async with _printing(server, display, "tk_entry.py", "tk entry") as field:
+        yield field
+
+
+@asynccontextmanager
 async def _printing(server: XServer, display: Display, script: str, title: str) -> AsyncIterator[Field]:
     log = server.place / f"{script}.json"
     with log.open("wb") as output:
@@ -126,4 +133,4 @@ async def chromium(server: XServer, display: Display) -> AsyncIterator[Field]:
 
 
 OpenField = Callable[[XServer, Display], AbstractAsyncContextManager[Field]]
-ALL: dict[str, OpenField] = {"xterm": xterm, "chromium": chromium, "gtk": gtk, "qt": qt}
+ALL: dict[str, OpenField] = {"xterm": xterm, "chromium": chromium, "gtk": gtk, "qt": qt, "tk": tk}
