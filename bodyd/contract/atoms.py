@@ -73,7 +73,9 @@ def plan(action: a.Action, to_body: ToBody) -> tuple[Atom, ...]:
         case a.Click() | a.DoubleClick() | a.TripleClick():
             button = a.BUTTONS[action.button]
             press = (ButtonDown(button), ButtonUp(button))  # the readback between them is pause enough
-            return _held(modifiers(action.keys), (_move(action, to_body), *press * _PRESSES[action.type]))
+            # But not between presses: Chromium takes two of one millisecond for one.
+            more = (Pause(TAP_SECONDS), *press) * (_PRESSES[action.type] - 1)
+            return _held(modifiers(action.keys), (_move(action, to_body), *press, *more))
         case a.Move():
             return _held(modifiers(action.keys), (_move(action, to_body),))
         case a.ButtonDown():

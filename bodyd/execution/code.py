@@ -20,7 +20,7 @@ from bodyd.contract.code import CodeRequest
 from bodyd.contract.events import Event
 from bodyd.contract.ports import Caller, CodeItem
 from bodyd.desktop.layout import Layout
-from bodyd.errors import BodydError, JournalUnavailable
+from bodyd.errors import BodydError, JournalUnavailable, Unavailable
 from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 from bodyd.lease.permit import Admission
@@ -131,7 +131,10 @@ class Code:
         assert self._nursery is not None, "serve() owns the calls"
         self._nursery.start_soon(carry_out)
         try:
-            begun = await receive.receive()
+            try:
+                begun = await receive.receive()
+            except trio.EndOfChannel:
+                raise Unavailable("the code tool is closing") from None
             if isinstance(begun, BodydError):
                 raise begun
             yield _Happenings(receive)

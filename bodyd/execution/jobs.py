@@ -118,14 +118,15 @@ class Jobs:
         return self._find(job_id, caller, lease_token).view()
 
     async def end_job(self, job_id: str, *, caller: Caller, lease_token: str | None) -> Job:
-        """As ports.JobsPort; bounded by END_S."""
+        """As ports.JobsPort; bounded by END_S, and one that has not ended by then stays listed."""
         listed = self._find(job_id, caller, lease_token)
         if listed.call is not None:
             listed.call.end("the job was ended")
             with trio.move_on_after(END_S):
                 await listed.call.done.wait()
                 self.ended(listed.call)
-        self._listed.pop(job_id, None)
+        if listed.call is None:  # else it runs still: the list must not deny that
+            self._listed.pop(job_id, None)
         return listed.view()
 
     def ended(self, call: Call) -> None:

@@ -12,7 +12,7 @@ import trio
 from Xlib import X
 
 from bodyd.desktop.ledger import descendants
-from bodyd.errors import DisplayUnavailable, PolicyRefused, RecoveryRequired
+from bodyd.errors import DisplayUnavailable, PolicyRefused, RecoveryRequired, StaleScreenshot
 from bodyd.journal.audit import read_audit
 
 from .apps import ready, world_with_apps
@@ -38,7 +38,7 @@ async def until(client, met: Callable[[dict[str, str]], bool], *, within: float 
             found = await components(client)
             if met(found):
                 return found
-            await trio.sleep(0.2)
+            await trio.sleep(0.05)
 
 
 async def reason(lease, expected: str) -> None:
@@ -48,6 +48,15 @@ async def reason(lease, expected: str) -> None:
             if (await lease.input([{"type": "wait", "ms": 0}])).reason == expected:
                 return
             await trio.sleep(0.1)
+
+
+async def successor(client, before: int) -> None:
+    """Another X server is there."""
+    with trio.fail_after(MENDED_WITHIN):
+        while True:
+            if (await client.status())["components"]["x"].get("pid") not in (None, before):
+                return
+            await trio.sleep(0.05)
 
 
 def well(found: dict[str, str]) -> bool:
@@ -154,6 +163,22 @@ async def test_a_frozen_x_server_is_told_and_begins_anew(world, client):
     assert (
         await lease.input([{"type": "move", "x": 5, "y": 5}], screenshot_id=fresh.screenshot_id)
     ).delivery == "confirmed"
+
+
+async def test_a_killed_x_server_is_red_until_its_successor_is_there(world, client):
+    """kill -9: /readyz says no meanwhile; what was seen before is void, and the claim acts again."""
+    lease = await ready(world, client)
+    old = await lease.screenshot()
+    before = (await client.status())["components"]["x"]["pid"]
+    os.kill((await x_server(world, client)).pid, signal.SIGKILL)
+    await until(client, lambda found: not well(found), within=10)
+    await successor(client, before)
+    await until(client, well)
+    move = {"type": "move", "x": 5, "y": 5}
+    with pytest.raises(StaleScreenshot):
+        await lease.input([move], screenshot_id=old.screenshot_id)
+    fresh = await lease.screenshot()
+    assert (await lease.input([move], screenshot_id=fresh.screenshot_id)).delivery == "confirmed"
 
 
 async def test_an_input_into_a_freezing_server_has_an_uncertain_receipt_that_says_why(world, client, nursery):

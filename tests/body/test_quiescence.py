@@ -188,6 +188,8 @@ async def test_an_error_in_the_middle_leaves_nothing_down(bare, owner, app, batc
     inputs = BATCHES[batch]
     if batch == "chord":  # it is seen at the next atom
         inputs = [{**inputs[0], "duration_ms": 700}]
+    if batch == "text":  # it is typed to its end
+        inputs = [{**inputs[0], "text": "The quick brown fox. " * 200}]
     act = Act(bare, owner, lease, app, [*inputs, CLICK])
     other = (await x_server(bare, owner)).connect()
     async with trio.open_nursery() as nursery:

@@ -116,6 +116,15 @@ def test_a_click_with_keys_holds_them_around_the_press():
     ]
 
 
+def test_presses_of_a_triple_click_are_apart():
+    """A pause before every press but the first."""
+    kinds = [
+        type(x) for x in plan(a.parse_action({"type": "triple_click", "x": 0, "y": 0}, param="a"), identity)
+    ]
+    press = [ButtonDown, ButtonUp]
+    assert kinds == [MoveTo, *press, Pause, *press, Pause, *press]
+
+
 @pytest.mark.parametrize(
     ("button", "number"),
     [("left", 1), ("wheel", 2), ("middle", 2), ("right", 3), ("back", 8), ("forward", 9)],

@@ -54,11 +54,10 @@ async def _focus(display: Display, title: str) -> None:
 
 @asynccontextmanager
 async def xterm(server: XServer, display: Display) -> AsyncIterator[Field]:
-    """A terminal in raw mode."""
+    """A terminal in raw mode, that speaks UTF-8 whatever the locale is."""
     log = server.place / "xterm.json"
-    server.run(
-        "xterm", "-u8", "-geometry", "100x30", "-e", SYSTEM_PYTHON, str(APPS / "raw_terminal.py"), str(log)
-    )
+    script = [SYSTEM_PYTHON, str(APPS / "raw_terminal.py"), str(log)]
+    server.run("xterm", "-u8", "+lc", "-geometry", "100x30", "-e", *script)
     await _focus(display, "raw terminal")
     yield Field(display, _file_lines(log))
 

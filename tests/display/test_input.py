@@ -38,6 +38,18 @@ async def test_a_key_press_lasts_ten_milliseconds(
         assert up.time - down.time >= 10
 
 
+async def test_a_triple_click_is_three_presses_of_different_times(
+    display: Display, recorder: Recorder, permit: AnyTime
+) -> None:
+    """By the server's clock, ten times: Chromium takes two presses of one millisecond for one."""
+    for _ in range(10):
+        report = await display.send(atoms(a.TripleClick(x=9, y=9)), permit)
+        assert (report.sent, report.failure, report.interference) == (7, None, False)
+        times = [event.time for event in recorder.seen() if event.kind == "press"]
+        assert len(times) == 3
+        assert times[0] + 10 <= times[1] <= times[2] - 10
+
+
 async def test_a_drag_is_one_press_and_one_release(
     display: Display, recorder: Recorder, permit: AnyTime
 ) -> None:

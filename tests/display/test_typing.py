@@ -86,6 +86,14 @@ async def test_every_layout(managed: XServer, display: Display, open_field: Open
         assert (await field.type(ASCII + "ÆØÅ"))[0] == ASCII + "ÆØÅ"
 
 
+@each_app
+async def test_a_bare_locale_loses_nothing(managed: XServer, display: Display, open_field: OpenField) -> None:
+    """LANG=C, whose encoding has ASCII alone."""
+    managed.env |= {"LANG": "C", "LC_ALL": "C"}
+    async with open_field(managed, display) as field:
+        assert (await field.type(ASCII + "ÆØÅ" + GREETING))[0] == ASCII + "ÆØÅ" + GREETING
+
+
 async def test_the_keymap_is_put_back(managed: XServer, display: Display, permit: AnyTime) -> None:
     """After two idle seconds it is as it was found, by one more change."""
     before = core_map(managed)
