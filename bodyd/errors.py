@@ -309,6 +309,12 @@ class DisplayUnavailable(Unavailable):
     code = "display_unavailable"
 
 
+class AccessibilityUnavailable(Unavailable):
+    """What needs the apps' structure can't be had: accessibility is off, down, or the app does not answer."""
+
+    code = "accessibility_unavailable"
+
+
 class HomeFull(BodydError):
     """The home folder is over `limits.home_bytes`; free some, or raise the limit."""
 

@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol
 from .actions import Action, InputRequest
 from .acts import Act, ActRequest, ClipboardRequest, ClipboardText, LaunchRequest, ResizeRequest
 from .code import CodeRequest
+from .elements import AccessibilityState, Node, Target, View
+from .geometry import Bounds, Point
 from .inventory import Inventory
 from .lease import AcquireRequest, Grant, HolderKind, LeaseView, Scope
 from .receipts import Receipt
@@ -138,6 +140,42 @@ class BodyPort(Protocol):
     async def close_window(
         self, window_id: int, request: ActRequest, *, caller: Caller, lease_token: str
     ) -> Act: ...
+
+
+class AccessibilityPort(Protocol):
+    """What the body's apps say about their structure: hostile input, read within bounds.
+
+    Every method answers within its own bound of time, or raises AccessibilityUnavailable: accessibility is
+    off, its bus is dead, or the app at fault does not answer. None blocks input that needs no answer.
+    Windows are named by X id, as in screenshots.
+    """
+
+    @property
+    def state(self) -> AccessibilityState: ...
+
+    async def elements(self, view: Bounds) -> View:
+        """What shows in *view*, in screen pixels, of all windows that are not wholly covered."""
+        ...
+
+    async def at(self, point: Point) -> Target | None:
+        """The innermost element at *point* of the screen; None where the app there has no accessibility."""
+        ...
+
+    async def focused(self) -> Target | None:
+        """What has the keyboard in the active window; None where the app there does not say."""
+        ...
+
+    async def element(self, element_id: str) -> Target | None:
+        """That element as it is now; None once its app has dropped it."""
+        ...
+
+    async def tree(self, window_id: int) -> Node | None:
+        """All of a window, cut off at MAX_ELEMENTS and MAX_DEPTH; None if its app has no accessibility."""
+        ...
+
+    async def find(self, *, role: str | None = None, name: str | None = None) -> View:
+        """Showing elements of that role, with *name* in their name (case folded), in any window."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
