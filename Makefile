@@ -17,9 +17,9 @@ demo: ## set up, run the demo task, end with its verdict (0: done, and proved)
 	@scripts/setup.sh
 	@exec .venv/bin/bodyd demo $(ARGS)
 
-test: ## set up, run every test (ARGS="tests/lease -x" for some)
+test: ## set up, run every test, two files at a time (ARGS="tests/lease -x" for some)
 	@scripts/setup.sh --tests
-	@exec .venv/bin/python -m pytest $(ARGS)
+	@exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: ## format, lint, async rules, types, import walls
 	@scripts/setup.sh

@@ -6,7 +6,7 @@ Nothing here starts anything; X servers, sandboxes and daemons belong to the fol
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,10 +25,14 @@ settings.register_profile("soak", settings.get_profile("ci"), derandomize=False,
 settings.load_profile("soak" if SOAK else "ci")
 
 
+class Times(Protocol):
+    def __call__(self, full: int, share: int = 10) -> int: ...
+
+
 @pytest.fixture
-def times() -> Callable[[int], int]:
-    """How often to do something that `make soak` does *full* times: a tenth in `make test`."""
-    return lambda full: full if SOAK else max(1, full // 10)
+def times() -> Times:
+    """How often to do something that `make soak` does *full* times: once in *share* in `make test`."""
+    return lambda full, share=10: full if SOAK else max(1, full // share)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

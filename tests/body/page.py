@@ -71,6 +71,11 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
 </script></html>"""
 
 
+def _maximised(entry: dict[str, Any]) -> bool:
+    """By now: the outer size comes before the inner one, and a maximised window has no border."""
+    return bool(entry["outer"] == entry["screen"] and entry["outer"][0] == entry["inner"][0])
+
+
 class Page:
     """Serves the page on a unix socket, and keeps what it reports. Read from any thread."""
 
@@ -99,11 +104,8 @@ class Page:
         @app.post("/log")
         async def log() -> Response:
             for entry in json.loads(await request.get_data()):
-                if entry["name"] == "ready" and entry["outer"] == entry["screen"]:  # maximised by now
-                    self.origin = (
-                        entry["screenX"] + (entry["outer"][0] - entry["inner"][0]) // 2,
-                        entry["screenY"] + entry["outer"][1] - entry["inner"][1],
-                    )
+                if entry["name"] == "ready" and _maximised(entry):
+                    self.origin = (entry["screenX"], entry["screenY"] + entry["outer"][1] - entry["inner"][1])
                 self._note(entry)
             return Response(b"", status=204)
 

@@ -13,10 +13,12 @@ from Xlib.protocol import event
 
 from bodyd.contract.actions import parse_input_request
 from bodyd.contract.geometry import Bounds, image_to_body
+from bodyd.contract.inventory import Window
 from bodyd.contract.screenshots import RegionTarget, ScreenshotRequest, WindowTarget
 from bodyd.display.connection import XConnection
 from bodyd.display.windows import MOST_WINDOWS
 from bodyd.errors import OutOfBounds, StaleScreenshot
+from tests.display.world import until
 
 from .apps import ready, window, world_with_apps
 from .outsider import x_server
@@ -524,11 +526,12 @@ async def test_a_minimised_window_is_no_target(world, client, x):
             event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask,
         )
         x.display.sync()
-        for _ in range(200):  # the window manager does it
-            if (shown := await window(client, "stranger")).minimised:
-                break
-        assert shown.minimised
-        assert not shown.active
+
+        async def is_minimised() -> Window | None:
+            found = await window(client, "stranger")
+            return found if found.minimised and not found.active else None
+
+        shown = await until(is_minimised)  # the window manager does it
         with pytest.raises(StaleScreenshot):
             await lease.input([click], screenshot_id=shot.screenshot_id)
         assert world.page.entries("mousedown") == []

@@ -65,7 +65,7 @@ async def test_an_owner_watches_takes_over_types_and_hands_back(world: World, cl
         page.keyboard.type("by hand")
         page.fill("#text", " größer 漢")
         page.click("#typing button")
-        assert trio.from_thread.run(_arrives, world, "by hand größer 漢")
+        assert trio.from_thread.run(_arrives, world, "by hand größer 漢"), world.page.entries("value")[-1:]
         page.click("#handback")
         page.wait_for_selector("#takeover:visible")
         page.wait_for_selector("#handback", state="hidden")

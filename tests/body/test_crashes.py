@@ -274,10 +274,10 @@ def keymap(recorder: Recorder) -> dict[int, list[int]]:
 async def test_kills_at_chosen_moments_leave_one_true_receipt_each(times):
     """Whatever the moment: one receipt, true of the app's log; nothing twice; recovery, then vacant."""
     chance = random.Random(3)
-    enough = {Moment.INTENT: times(50), Moment.DISPATCH: times(50)}
+    enough = {Moment.INTENT: times(50, 25), Moment.DISPATCH: times(50, 25)}
     with folder() as root, bare_world(root) as world:
         lives = Lives(world, chance)
-        while lives.moments.total() < times(200):
+        while lives.moments.total() < times(200, 25):
             wanting = [m for m, n in enough.items() if lives.moments[m] < n]
             await lives.live(chance.choice([*wanting, *wanting, *Moment]))
             world.start()

@@ -41,7 +41,9 @@ async def test_a_recording_shows_the_body_and_is_black_while_a_person_drives(
                 shown = (colour >> 16, colour >> 8 & 255, colour & 255)
                 await view.until(lambda v, c=shown: tuple(v.screen[400, 600]) == c)
                 await until(partial(three_more, len(said)))
-                if driven:
+                if driven:  # the screen is everybody's again then: nothing of the person's may be on it
+                    paint.rectangle(0, 0, 1280, 800, 0x00FF00)
+                    await view.until(lambda v: tuple(v.screen[400, 600]) == (0, 255, 0))
                     await view.hand_back()
                     await view.until(lambda v: v.state["driver"] != "person")
         nursery.cancel_scope.cancel()
