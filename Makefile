@@ -19,7 +19,7 @@ demo: ## set up, run the demo task, end with its verdict (0: done, and proved)
 
 test: ## set up, run every test, two files at a time (ARGS="tests/lease -x" for some)
 	@scripts/setup.sh --tests
-	@exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: ## format, lint, async rules, types, import walls
 	@scripts/setup.sh
