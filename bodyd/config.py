@@ -61,6 +61,12 @@ class DesktopConfig(_Section):
     shm_bytes: int = 1024 * 1024 * 1024
 
 
+class AccessibilityConfig(_Section):
+    """Whether apps tell of their structure, over a bus of their own inside the body."""
+
+    enabled: bool = False
+
+
 class EgressConfig(_Section):
     """What the body's apps may reach: nothing, unless it is named here.
 
@@ -124,6 +130,7 @@ class Config(_Section):
     http: HttpConfig = HttpConfig()
     display: DisplayConfig = DisplayConfig()
     desktop: DesktopConfig = DesktopConfig()
+    accessibility: AccessibilityConfig = AccessibilityConfig()
     egress: EgressConfig = EgressConfig()
     limits: LimitsConfig = LimitsConfig()
     lease: LeaseConfig = LeaseConfig()
