@@ -4,7 +4,7 @@ Runs inside, under the system's Python with the standard library alone, as the a
 no right that an app lacks, so what it says is diagnostics to the daemon, never proof. It makes itself
 undumpable, so that no app reads its memory or descriptors. Messages are JSON, one a packet:
 
-    {"op": "start", "name", "argv", "env", "unlink": [paths]}
+    {"op": "start", "name", "argv", "env", "unlink": [paths]}, with at most one descriptor: the program's 3
         -> {"event": "started", "name", "pid"} or {"event": "failed", "name", "error"}
     {"op": "signal", "name", "signal"}
     when a program ends, by itself:
@@ -24,6 +24,9 @@ import signal
 import socket
 
 MAX_MESSAGE = 64 * 1024
+PASSED = 3
+"""The number under which a program finds the descriptor that it is started with."""
+
 _PR_SET_DUMPABLE = 4
 
 
@@ -56,20 +59,24 @@ class Agent:
                     os.read(self._wake, 4096)
                     self._reap()
                     continue
-                message = self._control.recv(MAX_MESSAGE)
-                if not message:
-                    return
-                self._obey(json.loads(message))
+                message, fds, _, _ = socket.recv_fds(self._control, MAX_MESSAGE, 1, socket.MSG_CMSG_CLOEXEC)
+                try:
+                    if not message:
+                        return
+                    self._obey(json.loads(message), fds)
+                finally:
+                    for passed in fds:
+                        os.close(passed)
 
-    def _obey(self, order: dict[str, object]) -> None:
+    def _obey(self, order: dict[str, object], fds: list[int]) -> None:
         if order["op"] == "start":
-            self._start(order)
+            self._start(order, fds)
         elif order["op"] == "signal":
             pid = self._pids.get(str(order["name"]))
             if pid is not None:
                 os.kill(pid, int(str(order["signal"])))
 
-    def _start(self, order: dict[str, object]) -> None:
+    def _start(self, order: dict[str, object], fds: list[int]) -> None:
         name = str(order["name"])
         if name in self._pids:
             return
@@ -85,6 +92,7 @@ class Agent:
                 argv[0],
                 argv,
                 {**os.environ, **env},
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, PASSED) for fd in fds],
                 setsid=True,
                 setsigmask=(),
                 setsigdef=(signal.SIGCHLD, signal.SIGPIPE),

@@ -71,7 +71,9 @@ def roots(path: str) -> tuple[str, ...]:
     return () if real.startswith("/usr/") and not real.startswith("/usr/local/") else (os.path.dirname(real),)
 
 
-def command(path: str, *, size: tuple[int, int], url: str | None) -> tuple[str, ...]:
+def command(
+    path: str, *, size: tuple[int, int], url: str | None, more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """The browser's command line; *url* is opened beside what the last session had open."""
     width, height = size
     flags = [
@@ -93,6 +95,7 @@ def command(path: str, *, size: tuple[int, int], url: str | None) -> tuple[str, 
         "--window-position=0,0",
         f"--window-size={width},{height}",
         f"--disable-features={','.join(_OFF_FEATURES)}",
+        *more,
     ]
     return (*flags, url) if url else tuple(flags)
 

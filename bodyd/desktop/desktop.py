@@ -20,7 +20,7 @@ from bodyd.config import Config
 from bodyd.contract.ports import XEndpoint
 from bodyd.errors import BodydError, DisplayUnavailable, HomeFull, IsolationUnavailable, NotFound, Unavailable
 
-from . import browser, window_manager
+from . import accessibility, browser, window_manager
 from .egress import EgressProxy
 from .egress_lists import apps_rules
 from .isolation import describe, explained, require_isolation
@@ -57,6 +57,7 @@ class Desktop:
         self._x = Component("x")
         self._window_manager = Component("window_manager")
         self._browser = Component("browser")
+        self._bus = Component("accessibility")
         self._endpoint: XEndpoint | None = None
         self._generation = 0
         self._changed = trio.Event()
@@ -97,6 +98,12 @@ class Desktop:
         """Counts the X servers that became ready; 1 is the first."""
         return self._generation
 
+    @property
+    def bus_path(self) -> str | None:
+        """The accessibility bus's socket, as the daemon reaches it; None where there is none just now."""
+        bus = self._session.bus if self._session is not None else None
+        return None if bus is None else str(bus.path)
+
     async def wait_generation(self, after: int) -> int:
         """Wait until the generation is greater than *after*, and `x` is its server."""
         while self._generation <= after or self._endpoint is None:
@@ -114,6 +121,8 @@ class Desktop:
         parts = [self._x, self._window_manager]
         if self._config.desktop.browser:
             parts.append(self._browser)
+        if self._config.accessibility.enabled:
+            parts.append(self._bus)
         if self._session is not None:
             for part in parts[1:]:
                 part.pid = self._session.host_pid(part.name)
@@ -275,13 +284,16 @@ class Desktop:
     async def _programs(self, session: Session) -> None:
         config = self._config
         async with trio.open_nursery() as nursery:
+            if session.bus is not None:
+                nursery.start_soon(self._bus.supervise, lambda: _run_bus(session))
             argv = window_manager.command(config.desktop.window_manager)
             nursery.start_soon(self._window_manager.supervise, lambda: session.run("window_manager", argv))
             if config.desktop.browser:
                 nursery.start_soon(self._browser.supervise, lambda: self._run_browser(session))
 
     async def _run_browser(self, session: Session) -> int:
-        argv = browser.command(self._config.desktop.browser, size=self.screen, url=self._url)
+        more = () if session.bus is None else (accessibility.BROWSER_FLAG,)
+        argv = browser.command(self._config.desktop.browser, size=self.screen, url=self._url, more=more)
         self._url = None  # a restarted browser restores its session instead
         return await session.run("browser", argv, unlink=browser.LOCKS)
 
@@ -376,6 +388,11 @@ async def _serve(session: Session) -> None:
 async def _ended(server: XServer) -> None:
     status = await server.box.wait()
     raise DisplayUnavailable(f"the X server ended with status {status}: {server.box.tail()[-500:]}")
+
+
+async def _run_bus(session: Session) -> int:
+    assert session.bus is not None
+    return await session.run("accessibility", accessibility.COMMAND, passing=session.bus.listener)
 
 
 async def _unsupervised(session: Session, name: str, argv: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@
       private/       0700, the daemon's                   journal, tokens
     run/             0711 (0700 unprivileged)
       private/       0700, the daemon's                   lock, ledger of sandboxes
+      a11y/          0710, the daemon's:apps              the accessibility bus's socket, where there is one
       x/             0710, X server:apps                  no one else passes
         N/           the X server's                       the socket of display generation N
 
@@ -77,6 +78,12 @@ class Layout:
             _make(path, 0o710, uid=self.uids.x, gid=self.uids.apps if self.uids.drop else None)
         return path
 
+    def a11y_dir(self) -> Path:
+        """The directory of the accessibility bus's socket; only the daemon puts anything into it."""
+        path = self.run / "a11y"
+        _make(path, 0o710, gid=self.uids.apps if self.uids.drop else None)
+        return path
+
 
 def uids(config: Config) -> Uids:
     """Root drops to `base_uid` and the three after it; anyone else stays who they are."""
@@ -108,7 +115,8 @@ def open_layout(config: Config) -> Iterator[Layout]:
         try:
             yield Layout(state, run, who, ledger, open_cgroups(config.name))
         finally:
-            shutil.rmtree(run / "x", ignore_errors=True)
+            for name in ("x", "a11y"):
+                shutil.rmtree(run / name, ignore_errors=True)
 
 
 def _root(path: Path, mode: int, who: Uids) -> None:

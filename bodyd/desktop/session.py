@@ -25,7 +25,8 @@ import trio
 from bodyd.config import Config
 from bodyd.errors import DisplayUnavailable, IsolationUnavailable
 
-from . import browser, inner_etc, seccomp, window_manager
+from . import accessibility, browser, inner_etc, seccomp, window_manager
+from .accessibility import BusSocket
 from .agent import MAX_MESSAGE
 from .layout import Layout
 from .ledger import children
@@ -54,6 +55,7 @@ class Session:
     def __init__(self, box: Sandbox, control: trio.socket.SocketType) -> None:
         self.box = box
         self.facts: dict[str, Any] = {}
+        self.bus: BusSocket | None = None
         self._control = control
         self._pids: dict[str, int] = {}
         self._host_pids: dict[int, int] = {}  # by the pid inside
@@ -82,11 +84,13 @@ class Session:
         *,
         env: Mapping[str, str] | None = None,
         unlink: Sequence[str] = (),
+        passing: socket.socket | None = None,
     ) -> int:
         """Start a program under *name* and wait for its end; returns its exit status, or NOT_STARTED.
 
         Args:
             env: Added to the sandbox's own.
+            passing: A socket that the program finds as descriptor 3.
             unlink: Paths inside that are removed first: locks of an earlier life of the same program.
         Raises:
             SessionLost: the sandbox ended.
@@ -95,9 +99,8 @@ class Session:
         send, events = trio.open_memory_channel[dict[str, Any]](4)
         self._waiting[name] = send
         try:
-            await self._order(
-                op="start", name=name, argv=list(argv), env=dict(env or {}), unlink=list(unlink)
-            )
+            order = {"name": name, "argv": list(argv), "env": dict(env or {}), "unlink": list(unlink)}
+            await self._order({"op": "start", **order}, passing)
             async for event in events:
                 if event["event"] == "exited":
                     return int(event["status"])
@@ -113,7 +116,7 @@ class Session:
     async def signal(self, name: str, number: signal.Signals) -> None:
         """Signal a program by name; nothing happens if it does not run."""
         with suppress(SessionLost):
-            await self._order(op="signal", name=name, signal=int(number))
+            await self._order({"op": "signal", "name": name, "signal": int(number)})
 
     def host_pid(self, name: str) -> int | None:
         """The host's pid of a running program, for diagnostics."""
@@ -168,9 +171,11 @@ class Session:
             raise SessionLost(f"the apps' sandbox is gone: {exc.strerror}") from exc
         return _decode(data)
 
-    async def _order(self, **order: object) -> None:
+    async def _order(self, order: Mapping[str, object], passing: socket.socket | None = None) -> None:
+        rights = array.array("i", [] if passing is None else [passing.fileno()])
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
         try:
-            await self._control.send(json.dumps(order).encode())
+            await self._control.sendmsg([json.dumps(order).encode()], ancillary)
         except (OSError, trio.ClosedResourceError) as exc:
             raise SessionLost("the apps' sandbox is gone") from exc
 
@@ -187,12 +192,13 @@ async def open_session(
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control = trio.socket.from_stdlib_socket(ours)
-    with control:
+    with control, accessibility.bus_socket(config, layout) as bus:
         with theirs:
-            spec = apps_spec(config, layout, x, control=theirs.fileno(), machine_id=machine_id)
+            spec = apps_spec(config, layout, x, control=theirs.fileno(), machine_id=machine_id, bus=bus)
             box = await start(spec, ledger=layout.ledger, cgroups=layout.cgroups)
         async with held(box, ledger=layout.ledger):
             session = Session(box, control)
+            session.bus = bus
             listener = await _hello(session)
             async with trio.SocketListener(trio.socket.from_stdlib_socket(listener)) as way_out:
                 yield session, way_out
@@ -235,7 +241,15 @@ async def _hello(session: Session) -> socket.socket:
     )
 
 
-def apps_spec(config: Config, layout: Layout, x: XServer, *, control: int, machine_id: str) -> SandboxSpec:
+def apps_spec(
+    config: Config,
+    layout: Layout,
+    x: XServer,
+    *,
+    control: int,
+    machine_id: str,
+    bus: BusSocket | None = None,
+) -> SandboxSpec:
     """What the apps see of the world."""
     desktop = config.desktop
     more = browser.roots(desktop.browser) if desktop.browser else ()
@@ -244,6 +258,10 @@ def apps_spec(config: Config, layout: Layout, x: XServer, *, control: int, machi
     files[_XAUTH] = authority(x.cookie, hostname=HOSTNAME)
     files |= inner_etc.files(machine_id, desktop.timezone) | window_manager.files()
     files |= browser.policy_files(desktop.start_url)
+    env = inner_etc.environment(desktop.timezone, desktop.locale)
+    if bus is not None:
+        files |= accessibility.files(separate=layout.uids.drop)
+        env = accessibility.environment(env)
     runtime = f"/run/user/{INNER_UID}"
     limits = Limits(processes=config.limits.processes)
     return SandboxSpec(
@@ -266,13 +284,14 @@ def apps_spec(config: Config, layout: Layout, x: XServer, *, control: int, machi
             Bind(str(layout.home), "/home/user", writable=True),
             Bind(str(x.socket), "/tmp/.X11-unix/X0"),
             *(Bind(root, root) for root in more),
+            *(() if bus is None else (bus.bind,)),
         ),
         files=files,
         limits=limits,
         group=GroupLimits(config.limits.memory_bytes, config.limits.processes, config.limits.cpus),
         links=inner_etc.links(desktop.timezone),
         env={
-            **inner_etc.environment(desktop.timezone, desktop.locale),
+            **env,
             "DISPLAY": ":0",
             "XAUTHORITY": _XAUTH,
         },
