@@ -289,9 +289,10 @@ async def test_a_browser_sees_every_press_end(world, client):
         lease = await client.acquire("the-first")
         await lease.screenshot()
         world.page.clear()
+        errors: list[BodydError] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_ignoring_errors, lease, inputs)
-            assert await world.page.until(lambda p: p.entries("drag", "keydown"))
+            nursery.start_soon(_keeping_errors, errors, lease, inputs)
+            assert await world.page.until(lambda p: p.entries("drag", "keydown")), errors
             await client.revoke()
         after = await client.acquire("the-next")
         await after.screenshot()
@@ -302,9 +303,13 @@ async def test_a_browser_sees_every_press_end(world, client):
         world.page.clear()
 
 
-async def _ignoring_errors(lease: ClientLease, inputs: list[dict[str, object]]) -> None:
-    with suppress(BodydError):
+async def _keeping_errors(
+    errors: list[BodydError], lease: ClientLease, inputs: list[dict[str, object]]
+) -> None:
+    try:
         await lease.input(inputs)
+    except BodydError as exc:
+        errors.append(exc)
 
 
 def check_page_log(entries: list[dict[str, object]]) -> None:
