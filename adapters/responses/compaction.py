@@ -38,7 +38,7 @@ async def compact(gateway: Gateway, request: HttpRequest) -> Json:
     body = read_json(request.body)
     if not body.get("model"):
         raise InvalidRequest("model is missing", param="model")
-    prepared = await gateway.prepared(request, body, take_pictures(body))
+    prepared = await gateway.prepared(request, body, take_pictures(body, gateway.recent))
     history = [kept.item for kept in (*prepared.before, *prepared.fed)]
     items = [pictures.by_reference(item) for item in pairs.answerable(history)]
     asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": PROMPT}]}
@@ -72,7 +72,7 @@ async def compact(gateway: Gateway, request: HttpRequest) -> Json:
 async def input_tokens(gateway: Gateway, request: HttpRequest) -> Json:
     """`POST /v1/responses/input_tokens`: an estimate, as only the model's server could count."""
     body = read_json(request.body)
-    prepared = await gateway.prepared(request, body, take_pictures(body))
+    prepared = await gateway.prepared(request, body, take_pictures(body, gateway.recent))
     kept: list[Kept] = [*prepared.before, *prepared.fed]
     shown = sum(len(pictures.hashes(one.item)) for one in kept)
     text = json.dumps([one.item for one in kept], ensure_ascii=False)

@@ -19,7 +19,7 @@ from bodyd.contract.gateway import GatewaySettings
 from bodyd.contract.ports import Caller
 from bodyd.errors import BodydError, ConversationBusy, InvalidRequest
 
-from . import notes, public, transcripts
+from . import notes, pictures, public, transcripts
 from .claims import Claims
 from .consent import Consent
 from .hands import Hands
@@ -59,6 +59,7 @@ class Gateway:
         self.keeper = Keeper(context.store, context.now_ms)
         self.claims = Claims(context.body, self.settings, nursery)
         self.runs = Runs(self.settings, self.keeper, nursery)
+        self.recent = pictures.Recent()
         self._context = context
         self._runner = ComputerRunner(context.body)
 
@@ -78,7 +79,7 @@ class Gateway:
             BodydError: the request can't be carried out; nothing was begun.
         """
         body = read_json(request.body)
-        images = take_pictures(body)
+        images = take_pictures(body, self.recent)
         attempt = _attempt(request, body)
         known = self.runs.find(attempt)
         if known is not None:

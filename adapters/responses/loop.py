@@ -120,7 +120,7 @@ class Loop:
             raise _upstream_failure(found.error or {})
         if found.status == "incomplete":
             self.cut_off()
-            return Ending("incomplete", reason=(found.incomplete_details or {}).get("reason"))
+            return Ending("incomplete", reason=found.reason)
         calls = [kept.item for kept in self.made[start:] if kept.item["type"] in CALLS]
         ours = [call for call in calls if self._is_ours(call)]
         last = self._last
@@ -170,7 +170,7 @@ class Loop:
         if unread:
             self.images |= await self.history.store.images(unread)
         sent = lowering.items(
-            [pictures.put_back(item, self.images) for item in items],
+            [pictures.put_back(item, self.images, spliced=self.upstream.splices) for item in items],
             prepared.registry,
             native=self.upstream.native,
             images=settings.images,

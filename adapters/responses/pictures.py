@@ -7,6 +7,7 @@ more than all the rest. http URLs are left as they are; nothing here decodes a p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
@@ -32,13 +33,41 @@ PLACEHOLDER = (
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 _SLICE = 64 * 1024
+_PLAIN = re.compile(r"[A-Za-z0-9.+/;=-]*")
+"""Media types that stand in JSON as they are."""
 
 Put = Callable[[str], str]
 
 
-def take(item: Json, images: dict[str, bytes], *, param: str = "input") -> Json:
+class Recent:
+    """Hashes of base64 that was read lately and is sound: clients send a history's pictures every turn."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, None] = {}
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._hashes
+
+    def add(self, digest: str) -> None:
+        if len(self._hashes) >= self.MOST:
+            del self._hashes[next(iter(self._hashes))]
+        self._hashes[digest] = None
+
+
+class Spliced(str):
+    """A reference to a picture, which has the data URL to be put in its place: see dumping.py."""
+
+    __slots__ = ("pieces",)
+    pieces: tuple[bytes, bytes]
+
+
+def take(item: Json, images: dict[str, bytes], *, param: str = "input", recent: Recent | None = None) -> Json:
     """*item* with its data URLs replaced; the bytes are added to *images* by hash.
 
+    Args:
+        recent: What need not be read a second time; grows.
     Raises:
         InvalidRequest: a data URL that is not base64.
         TooLarge: a picture over 16 MiB.
@@ -53,9 +82,12 @@ def take(item: Json, images: dict[str, bytes], *, param: str = "input") -> Json:
         if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
             raise TooLarge(f"{param}: the image is over {MAX_IMAGE_BYTES} bytes", param=param)
         raw = data.encode("ascii", "replace")
-        if not _is_base64(raw):
-            raise InvalidRequest(f"{param}: the image is not base64", param=param)
         digest = sha256(raw).hexdigest()
+        if recent is None or digest not in recent:
+            if not _is_base64(raw):
+                raise InvalidRequest(f"{param}: the image is not base64", param=param)
+            if recent is not None:
+                recent.add(digest)
         images[digest] = raw
         return f"{SCHEME}{digest};{head[5:].removesuffix(';base64') or 'image/png'}"
 
@@ -67,15 +99,25 @@ def hashes(item: Json) -> list[str]:
     return [_hash(url) for url in _urls(item) if url.startswith(SCHEME)]
 
 
-def put_back(item: Json, images: Mapping[str, bytes]) -> Json:
-    """A stored item with its pictures as data URLs; one that is gone is told by its file id."""
+def put_back(item: Json, images: Mapping[str, bytes], *, spliced: bool = False) -> Json:
+    """A stored item with its pictures as data URLs; one that is gone is told by its file id.
+
+    Args:
+        spliced: Leave the URLs to dumping.py, which copies them once.
+    """
 
     def shown(url: str) -> str:
         if not url.startswith(SCHEME):
             return url
         digest, _, kind = url.removeprefix(SCHEME).partition(";")
         data = images.get(digest)
-        return url if data is None else f"data:{kind};base64,{data.decode('ascii')}"
+        if data is None:
+            return url
+        if not (spliced and _PLAIN.fullmatch(kind)):
+            return f"data:{kind};base64,{data.decode('ascii')}"
+        made = Spliced(url)
+        made.pieces = (f"data:{kind};base64,".encode(), data)
+        return made
 
     return by_reference(_mapped(item, shown))
 
@@ -132,7 +174,7 @@ def _bare(item: Json) -> Json:
 
 def _is_stored(part: Json) -> bool:
     url = part.get("image_url")
-    return isinstance(url, str) and url.startswith(SCHEME)
+    return isinstance(url, str) and url.startswith(SCHEME) and not isinstance(url, Spliced)
 
 
 def _referred(part: Json) -> Json:

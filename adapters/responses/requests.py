@@ -26,6 +26,13 @@ FULL_PICTURES = "computer_call_output.output.image_url"
 
 _FLAGS = ("stream", "background", "store", "parallel_tool_calls", "generate")
 _COUNTS = ("max_output_tokens", "max_tool_calls")
+_NUMBERS = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs")
+_STRINGS = (
+    "instructions previous_response_id user prompt_cache_key prompt_cache_retention safety_identifier "
+    "service_tier truncation"
+).split()
+_OBJECTS = ("metadata", "reasoning", "text", "stream_options", "prompt")
+_LISTS = ("include", "context_management")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,11 @@ def read_json(raw: bytes) -> Json:
     return value
 
 
-def take_pictures(body: Json) -> dict[str, bytes]:
+def take_pictures(body: Json, recent: pictures.Recent) -> dict[str, bytes]:
     """Move the pictures of *body*'s input out of it, unchecked as it is; returns them by hash.
 
+    Args:
+        recent: Pictures that were read lately.
     Raises:
         InvalidRequest, TooLarge: one that can't be read.
     """
@@ -88,7 +97,9 @@ def take_pictures(body: Json) -> dict[str, bytes]:
     listed = body.get("input")
     if isinstance(listed, list):
         body["input"] = [
-            pictures.take(item, images, param=f"input[{index}]") if isinstance(item, dict) else item
+            pictures.take(item, images, param=f"input[{index}]", recent=recent)
+            if isinstance(item, dict)
+            else item
             for index, item in enumerate(listed)
         ]
     return images
@@ -194,11 +205,19 @@ def _check_fields(body: Json) -> None:
     model = body.get("model")
     if model is not None and (not isinstance(model, str) or not model):
         raise InvalidRequest("model must be a string", param="model")
-    if not isinstance(body.get("include"), list | None):
-        raise InvalidRequest("include must be a list", param="include")
-    metadata = body.get("metadata")
-    if metadata is not None and not isinstance(metadata, dict):
-        raise InvalidRequest("metadata must be an object", param="metadata")
+    for names, kind, what in (
+        (_NUMBERS, int | float, "a number"),
+        (_STRINGS, str, "a string"),
+        (_OBJECTS, dict, "an object"),
+        (_LISTS, list, "a list"),
+    ):
+        for name in names:
+            value = body.get(name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+                raise InvalidRequest(f"{name} must be {what}", param=name)
+    form = (body.get("text") or {}).get("format")
+    if form is not None and not isinstance(form, dict):
+        raise InvalidRequest("text.format must be an object", param="text.format")
     if body.get("background") and body.get("store") is False:
         raise InvalidRequest("a background response is always stored", param="store")
 

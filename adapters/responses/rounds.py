@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import lifecycle, restoring
+from . import incoming, lifecycle, restoring
 from .registry import Registry
 from .restoring import Malformed
+from .wire import CALLS
 
 Json = dict[str, Any]
 
@@ -32,6 +33,10 @@ _ACCUMULATED = {
     "response.function_call_arguments.delta": "arguments",
     "response.custom_tool_call_input.delta": "input",
 }
+_IN_PARTS = ("response.output_text.", "response.refusal.", "response.content_part.done")
+"""Events inside a part, which is opened where the server didn't."""
+_TEXT: Json = {"type": "output_text", "text": ""}
+_REFUSAL: Json = {"type": "refusal", "refusal": ""}
 RELAYED = frozenset(
     f"response.{name}"
     for name in (
@@ -84,28 +89,33 @@ class Round:
     status: str | None = None
     usage: Json | None = None
     error: Json | None = None
-    incomplete_details: Json | None = None
+    reason: str | None = None
     _open: dict[int, _Open] = field(default_factory=dict)
     _held: set[int] = field(default_factory=set)
     _ended: set[int] = field(default_factory=set)
 
     def feed(self, event: Mapping[str, Any]) -> list[Json]:
-        """The public events that *event* comes to."""
-        kind = event.get("type")
+        """The public events that *event* comes to.
+
+        Raises:
+            UpstreamFailed: it makes no sense.
+        """
+        kind = str(event.get("type"))
         if self.status is not None:
             return []
         if kind == "response.output_item.added":
-            return self._added(event["output_index"], event["item"])
+            return self._added(incoming.index(event.get("output_index")), incoming.item(event.get("item")))
         if kind == "response.output_item.done":
-            return self._done(event["output_index"], event["item"])
+            return self._done(incoming.index(event.get("output_index")), incoming.item(event.get("item")))
         if kind in _TERMINAL:
-            return self._terminal(_TERMINAL[str(kind)], event.get("response") or {})
+            return self._terminal(_TERMINAL[kind], incoming.error(event.get("response")))
         if kind == "error":
-            told = event.get("error") if isinstance(event.get("error"), Mapping) else event
-            self.status, self.error = "failed", dict(told or {})
+            self.status, self.error = "failed", incoming.error(event.get("error") or event)
             return self.abandon()
-        if kind in RELAYED and isinstance(event.get("output_index"), int):
-            return self._relayed(event)
+        if kind in RELAYED:
+            found = self._open.get(incoming.index(event.get("output_index")))
+            if found is not None and incoming.suits(kind, found.item["type"]):
+                return self._relayed(found, kind, incoming.event(event))
         return []
 
     def abandon(self) -> list[Json]:
@@ -129,26 +139,29 @@ class Round:
         place = {"output_index": self._open[index].index}
         return [{"type": "response.output_item.added", **place, "item": shown}]
 
-    def _relayed(self, event: Mapping[str, Any]) -> list[Json]:
-        found = self._open.get(event["output_index"])
-        if found is None:
-            return []
-        kind = str(event["type"])
+    def _relayed(self, found: _Open, kind: str, event: Json) -> list[Json]:
+        events: list[Json] = []
+        number = event.get("content_index", 0)
         if kind == "response.content_part.added":
+            if number != len(found.parts):
+                return []
             found.parts.append({**event["part"]})
-        elif (name := _ACCUMULATED.get(kind)) is not None:
+        elif kind.startswith(_IN_PARTS) and number >= len(found.parts):
+            if number > len(found.parts):
+                return []
+            part = _REFUSAL if kind.startswith("response.refusal.") else _TEXT
+            added = {"type": "response.content_part.added", "content_index": number, "part": part}
+            events = self._relayed(found, added["type"], added)
+        if (name := _ACCUMULATED.get(kind)) is not None:
             _accumulate(found, name, event)
-        told = {key: value for key, value in event.items() if key not in ("sequence_number", "obfuscation")}
-        told["output_index"] = found.index
-        if "item_id" in told:
-            told["item_id"] = found.item["id"]
+        told = {**event, "output_index": found.index, "item_id": found.item["id"]}
         if kind.startswith("response.output_text."):
             told.setdefault("logprobs", [])
         if kind == "response.function_call_arguments.done":
             told["name"] = found.item["name"]
         if kind in ("response.content_part.added", "response.content_part.done"):
             told["part"] = lifecycle.finished_part(told["part"])
-        return [told]
+        return [*events, told]
 
     def _done(self, index: int, raw: Json) -> list[Json]:
         if index in self._ended:
@@ -173,13 +186,14 @@ class Round:
 
     def _terminal(self, status: str, response: Mapping[str, Any]) -> list[Json]:
         events: list[Json] = []
-        for index, raw in enumerate(response.get("output") or ()):
-            events += self._done(index, raw)
+        for index, raw in enumerate(incoming.output(response)):
+            events += self._done(index, incoming.item(raw))
         self.status = status
-        self.usage = response.get("usage")
-        self.incomplete_details = response.get("incomplete_details")
+        self.usage = incoming.usage(response.get("usage"))
+        if status == "incomplete":
+            self.reason = incoming.reason(response.get("incomplete_details"))
         if status == "failed":
-            self.error = dict(response.get("error") or {})
+            self.error = incoming.error(response.get("error"))
         return events + self.abandon()
 
     def _closed_early(self, found: _Open) -> list[Json]:
@@ -211,7 +225,7 @@ class Round:
     def _identified(self, item: Json) -> Json:
         """*item* with an id, and a call_id if it is a call, that nothing in the conversation has."""
         found = {**item, "id": self._unused(item.get("id"), item["type"])}
-        if item["type"].endswith("_call") and ("call_id" in item or item["type"] == "function_call"):
+        if item["type"] in CALLS or (item["type"].endswith("_call") and "call_id" in item):
             found["call_id"] = self._unused(item.get("call_id"), "call")
         return found
 

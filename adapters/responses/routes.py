@@ -99,4 +99,4 @@ def _json(value: Json, started: Started | None = None) -> HttpReply:
 
 
 def _dump(value: Json) -> bytes:
-    return to_json(value)
+    return to_json(value, inf_nan_mode="null")

@@ -178,7 +178,7 @@ class Runs:
             if self._closing and ending is CANCELLED and run.prepared.background:
                 ending = RESTARTED
             with trio.move_on_after(FINISH_SECONDS, shield=True):
-                await self._finish(run, ending)
+                await self._finished(run, ending)
             run.ended_at = trio.current_time()
             if run.memory is not None:
                 _remember(run, run.memory)
@@ -230,6 +230,15 @@ class Runs:
             if waiting.cancelled_caught:
                 run.scope.cancel(reason="the client did not come back")
                 return
+
+    async def _finished(self, run: Run, ending: Ending) -> None:
+        """As `_finish`; where that has a bug, this response alone fails of it, and not every other."""
+        try:
+            await self._finish(run, ending)
+        except Exception:
+            log.exception("response %s could not be ended as %s", run.id, ending.status)
+            run.response = {**run.response, "status": "failed", "error": INTERNAL.error}
+            run.log.add({"type": INTERNAL.event, "response": run.response})
 
     async def _finish(self, run: Run, ending: Ending) -> None:
         if ending.status != "completed":

@@ -77,4 +77,4 @@ class RetoldStream:
 
 
 def frame(event: Json) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_json(event))
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_json(event, inf_nan_mode="null"))

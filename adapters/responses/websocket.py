@@ -75,7 +75,7 @@ class _Conversation:
         try:
             attempt = fresh_attempt(self._request.caller)
             started = await self._gateway.begin(
-                self._request, body, take_pictures(body), attempt, self._memory
+                self._request, body, take_pictures(body, self._gateway.recent), attempt, self._memory
             )
             await self._tell(started.run, lane)
         except BodydError as exc:

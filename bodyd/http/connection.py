@@ -28,6 +28,8 @@ from .head import MAX_HEAD
 STALLED_SECONDS = 20.0
 """A reader that takes less than a slice in this time is dropped."""
 SLICE = 64 * 1024
+BIG_SLICE = 1024 * 1024
+"""Of input, where more than a slice has come: a body of megabytes is passed on in few pieces."""
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 64 * 1024 * 1024
 KEEP_ALIVE_SECONDS = 75.0
@@ -181,7 +183,7 @@ class Connection(TCPServer):
             data = self._received
             while data:
                 await self.protocol.handle(RawData(data))
-                data = await self._receive()
+                data = await self._receive(BIG_SLICE if len(data) >= SLICE else SLICE)
         if self._closing and self._more_may_come():
             await linger(self._socket_stream)
         await self.protocol.handle(Closed())
@@ -190,9 +192,9 @@ class Connection(TCPServer):
         request = cast(_Protocol, self.protocol).connection.their_state
         return request not in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
 
-    async def _receive(self) -> bytes:
+    async def _receive(self, most: int) -> bytes:
         try:
-            return bytes(await self._socket_stream.receive_some(SLICE))
+            return bytes(await self._socket_stream.receive_some(most))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""
 

@@ -15,12 +15,17 @@ DEFAULT_MODEL = "body-1"
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A port, the tool types that its server has itself, and what its models are called."""
+    """A port, the tool types that its server has itself, and what its models are called.
+
+    Attributes:
+        splices: The port takes pictures as pictures.Spliced; others get data URLs.
+    """
 
     port: UpstreamPort
     native: frozenset[str] = frozenset()
     fixed: str = ""
     names: Sequence[str] = ()
+    splices: bool = False
 
     def model(self, asked: object) -> str:
         """The model that is asked for upstream."""
@@ -42,7 +47,7 @@ async def open_upstream(
         from .server import open_server  # the HTTP client is only loaded where there is a server
 
         async with open_server(settings) as port:
-            yield Upstream(port, native, settings.model, names)
+            yield Upstream(port, native, settings.model, names, splices=True)
         return
     if find is None:
         raise ConfigError(f"no upstream of kind {settings.kind!r} can be found here")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .chat_chunk import checked
+
 Json = dict[str, Any]
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -47,22 +49,26 @@ class ChatStream:
     def begin(self) -> list[Json]:
         return [{"type": "response.created", "response": dict(self._response)}]
 
-    def feed(self, chunk: Mapping[str, Any]) -> Iterator[Json]:
-        """The events of one chunk."""
-        if chunk.get("usage"):
+    def feed(self, raw: Mapping[str, Any], *, whole: bool = False) -> Iterator[Json]:
+        """The events of one chunk, or of a whole answer.
+
+        Raises:
+            UpstreamFailed: it can't be read.
+        """
+        chunk = checked(raw, whole=whole)
+        if "usage" in chunk:
             self._usage = usage(chunk["usage"])
-        for choice in (chunk.get("choices") or ())[:1]:
-            delta = choice.get("delta") or choice.get("message") or {}
-            reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-            if isinstance(reasoning, str) and reasoning:
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            if reasoning := delta["reasoning_content"] or delta["reasoning"]:
                 yield from self._reasoning(reasoning)
-            if delta.get("content"):
+            if delta["content"]:
                 yield from self._text(delta["content"])
-            if delta.get("refusal"):
+            if delta["refusal"]:
                 yield from self._text(delta["refusal"])
-            for call in delta.get("tool_calls") or ():
+            for call in delta["tool_calls"]:
                 yield from self._call(call)
-            self._finish = choice.get("finish_reason") or self._finish
+            self._finish = choice["finish_reason"] or self._finish
 
     def finish(self) -> Iterator[Json]:
         """Close what is open, and the response."""
@@ -96,21 +102,20 @@ class ChatStream:
         yield {"type": "response.output_text.delta", **self._place(), "content_index": 0, "delta": text}
 
     def _call(self, call: Mapping[str, Any]) -> Iterator[Json]:
-        function = call.get("function") or {}
+        function = call["function"]
         if self._is_new(call):
             item = {
                 "type": "function_call",
                 "id": f"fc_{self._token()}",
-                "call_id": call.get("id") or f"call_{self._token()}",
-                "name": function.get("name") or "",
+                "call_id": call["id"] or f"call_{self._token()}",
+                "name": function["name"],
                 "arguments": "",
             }
             yield from self._begin(item)
             assert self._open is not None
-            self._open.key = (call.get("index") or 0, call.get("id") or "")
+            self._open.key = (call["index"], call["id"])
         assert self._open is not None
-        arguments = function.get("arguments")
-        if isinstance(arguments, str) and arguments:
+        if arguments := function["arguments"]:
             self._open.text += arguments
             yield {"type": "response.function_call_arguments.delta", **self._place(), "delta": arguments}
 
@@ -119,12 +124,11 @@ class ChatStream:
         if found is None or found.key is None:
             return True
         index, id = found.key
-        if (call.get("index") or 0) != index:
+        if call["index"] != index:
             return True
-        if call.get("id") and call["id"] != id:
+        if call["id"] and call["id"] != id:
             return True
-        name = (call.get("function") or {}).get("name")
-        return bool(name) and not call.get("id") and bool(found.text)
+        return bool(call["function"]["name"]) and not call["id"] and bool(found.text)
 
     def _begin(self, item: Json) -> Iterator[Json]:
         yield from self._close()
@@ -167,16 +171,14 @@ class ChatStream:
 
 
 def usage(raw: Mapping[str, Any]) -> Json:
-    """Chat Completions' usage in the words of Responses."""
-    fed, made = raw.get("prompt_tokens") or 0, raw.get("completion_tokens") or 0
+    """Chat Completions' usage, checked, in the words of Responses."""
+    fed, made = raw["prompt_tokens"], raw["completion_tokens"]
     return {
         "input_tokens": fed,
-        "input_tokens_details": {
-            "cached_tokens": (raw.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        },
+        "input_tokens_details": {"cached_tokens": raw["prompt_tokens_details"].get("cached_tokens", 0)},
         "output_tokens": made,
         "output_tokens_details": {
-            "reasoning_tokens": (raw.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+            "reasoning_tokens": raw["completion_tokens_details"].get("reasoning_tokens", 0)
         },
-        "total_tokens": raw.get("total_tokens") or fed + made,
+        "total_tokens": raw["total_tokens"] or fed + made,
     }

@@ -6,7 +6,6 @@ client's back. Leaving a stream cancels it upstream: the connection is closed.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import secrets
@@ -18,14 +17,14 @@ from typing import Any
 
 import httpx2
 import trio
-from pydantic_core import to_json
 
 from bodyd.contract.gateway import UpstreamSettings
 from bodyd.errors import BodydError, ConfigError, UpstreamFailed, UpstreamRefused, UpstreamUnavailable
 
+from ..dumping import dump
 from . import chat_request
 from .chat_stream import ChatStream
-from .sse import Parser
+from .sse import Parser, read
 
 Json = dict[str, Any]
 
@@ -88,19 +87,18 @@ class Server:
         """What the server lists, or nothing if it lists none."""
         try:
             response = await self._client.get("models", headers=self._headers())
-            listed = json.loads(response.content).get("data")
-        except (httpx2.TransportError, ValueError, AttributeError):
+            found = read(response.content)
+        except (httpx2.RequestError, UpstreamFailed):
             return []
-        return [model for model in listed or () if isinstance(model, dict)]
+        listed = found.get("data") if isinstance(found, dict) else None
+        return [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
 
     async def respond(self, request: Mapping[str, Any]) -> Json:
         """One blocking round. See UpstreamPort."""
         async with self._answer(self._body(request, stream=False)) as response:
-            try:
-                with _translated():
-                    value = json.loads(await response.aread())
-            except ValueError:
-                raise UpstreamFailed("the model's server answered with something that is not JSON") from None
+            with _translated():
+                raw = await response.aread()
+        value = read(raw)
         if not isinstance(value, dict):
             raise UpstreamFailed("the model's server answered with something that is no object")
         return self._from_chat(value, request) if self._chat else value
@@ -125,11 +123,8 @@ class Server:
 
     def _from_chat(self, value: Json, request: Mapping[str, Any]) -> Json:
         translation = self._translation(request)
-        for choice in value.get("choices") or ():
-            for number, call in enumerate((choice.get("message") or {}).get("tool_calls") or ()):
-                call["index"] = number
         last: Json = {}
-        for event in (*translation.feed(value), *translation.finish()):
+        for event in (*translation.feed(value, whole=True), *translation.finish()):
             last = event
         response: Json = last["response"]
         return response
@@ -144,7 +139,7 @@ class Server:
     @asynccontextmanager
     async def _answer(self, body: Json) -> AsyncIterator[httpx2.Response]:
         """An answer that has begun, and is good; tried again only where none had begun."""
-        content = to_json(body, inf_nan_mode="null")
+        content = dump(body)
         path = "chat/completions" if self._chat else "responses"
         response = await self._begun(path, content)
         try:
@@ -253,7 +248,7 @@ class _translated:  # noqa: N801 (it is used like a function)
         return None
 
     def __exit__(self, kind: object, value: BaseException | None, traceback: object) -> None:
-        if isinstance(value, httpx2.TransportError):
+        if isinstance(value, httpx2.RequestError):
             raise UpstreamFailed("the connection to the model's server broke") from value
 
 
@@ -277,8 +272,8 @@ async def _refusal(response: httpx2.Response) -> BodydError:
 
 def _told(raw: bytes) -> tuple[str, object]:
     try:
-        value = json.loads(raw)
-    except ValueError:
+        value = read(raw)
+    except UpstreamFailed:
         return raw[:500].decode("utf-8", "replace"), None
     error = value.get("error", value) if isinstance(value, dict) else value
     if isinstance(error, dict):

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic_core import from_json
+
 from bodyd.errors import UpstreamFailed
 
 Json = dict[str, Any]
@@ -53,9 +55,30 @@ class Parser:
         if raw == b"[DONE]":
             self.done = True
         elif raw and not self.done:
-            try:
-                value = json.loads(raw)
-            except ValueError:
-                raise UpstreamFailed("the model's server sent an event that is not JSON") from None
+            value = read(raw)
             if isinstance(value, dict):
                 yield value
+
+
+def read(raw: bytes) -> object:
+    """JSON of a model's server. Halves of characters, which some send one by one, are put as U+FFFD.
+
+    Raises:
+        UpstreamFailed: it is none.
+    """
+    try:
+        return from_json(raw)
+    except ValueError:  # lone surrogates among others
+        pass
+    try:
+        return _mended(json.loads(raw.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        raise UpstreamFailed("the model's server sent something that is not JSON") from None
+
+
+def _mended(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(part) for part in value]
+    return {_mended(key): _mended(part) for key, part in value.items()} if isinstance(value, dict) else value

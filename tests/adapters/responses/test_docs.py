@@ -44,7 +44,10 @@ def test_every_failure_of_our_own_is_documented():
         "lease_required",
         "stale_epoch",
     }
-    assert documented >= {error.code for error in below(errors.Unavailable)} - {"too_many_connections"}
+    assert documented >= {error.code for error in below(errors.Unavailable)} - {
+        "too_many_connections",
+        "accessibility_unavailable",
+    }
 
 
 def named() -> set[str]:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from bodyd_adapters.responses import lowering, pairs, pictures, registry, restoring, wire
+from bodyd_adapters.responses import dumping, lowering, pairs, pictures, registry, restoring, wire
 from bodyd_adapters.responses.registry import Handlers, Owner, Registry
 from bodyd_adapters.responses.restoring import Malformed
 
@@ -443,3 +443,39 @@ def test_a_picture_that_is_gone_is_a_note():
     kept, stay = pictures.within(stored, {first: 300}, 10_000)
     assert stay == [first]
     assert "left out" in kept[1]["bodyd_note"]
+
+
+def test_pictures_are_spliced_into_what_is_sent():
+    """The bytes are those of the whole made to JSON; media types that JSON would escape are no exception."""
+    images: dict[str, bytes] = {}
+    kinds = ("image/png", 'image/"odd"', "image/svg+xml")
+    shown = [{**SCREEN, "output": {**PICTURE, "image_url": f"data:{kind};base64,AAAA"}} for kind in kinds]
+    stored = [pictures.take(item, images) for item in (*shown, SCREEN)]
+    gone = {**SCREEN, "output": {**PICTURE, "image_url": "bodyd-image:0000;image/png"}}
+    body = {"input": [*stored, gone], "n": float("nan")}
+    spliced = [pictures.put_back(item, images, spliced=True) for item in body["input"]]
+    sent = json.loads(dumping.dump({**body, "input": spliced}))
+    whole = [pictures.put_back(item, images) for item in body["input"]]
+    assert sent == json.loads(json.dumps({"input": whole, "n": None}))
+    assert sent["input"][:3] == shown
+    assert sent["input"][4]["output"]["file_id"] == "img_0000"
+    assert json.loads(dumping.dump({"no": "pictures"})) == {"no": "pictures"}
+
+
+def test_pictures_are_read_once():
+    """What was sound lately is not read again; a bad one is refused each time."""
+    recent = pictures.Recent()
+    recent.MOST = 2
+    for _ in range(2):
+        pictures.take(SCREEN, {}, recent=recent)
+        with pytest.raises(InvalidRequest):
+            pictures.take(
+                {**SCREEN, "output": {**PICTURE, "image_url": "data:image/png;base64,%%%%"}},
+                {},
+                recent=recent,
+            )
+    (digest,) = pictures.hashes(pictures.take(SCREEN, {}, recent=recent))
+    assert digest in recent
+    recent.add("1")
+    recent.add("2")
+    assert digest not in recent

@@ -1,0 +1,34 @@
+"""A request to the model's server as JSON, its pictures spliced in.
+
+Pure. Megabytes of base64 are copied once: made a string, searched for characters to escape and encoded again,
+they would cost more than all the rest of a round. Counterpart: pictures.Spliced.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from pydantic_core import to_json
+
+from .pictures import Spliced
+
+
+def dump(body: dict[str, Any]) -> bytes:
+    """*body* as `to_json` has it; NaN and infinities become null."""
+    found: list[Spliced] = []
+    mark = secrets.token_hex(16)
+
+    def bare(value: Any) -> Any:  # noqa: ANN401 (JSON)
+        if isinstance(value, Spliced):
+            found.append(value)
+            return mark
+        if isinstance(value, dict):
+            return {name: bare(part) for name, part in value.items()}
+        return [bare(part) for part in value] if isinstance(value, list) else value
+
+    first, *others = to_json(bare(body), inf_nan_mode="null").split(mark.encode())
+    pieces = [first]
+    for url, after in zip(found, others, strict=True):
+        pieces += (*url.pieces, after)
+    return b"".join(pieces)
