@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from .elements import AccessibilityState, Element
 from .geometry import Bounds, Length, Point, Size
 from .inventory import Window
 
@@ -33,13 +34,17 @@ Target = Annotated[ScreenTarget | WindowTarget | RegionTarget, Field(discriminat
 
 
 class ScreenshotRequest(BaseModel):
-    """What to capture. `cursor` draws the pointer in; off by default, as models expect."""
+    """What to capture. `cursor` draws the pointer in; off by default, as models expect.
+
+    `elements` asks for the elements in view, too: the picture comes all the same if they can't be had.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     target: Target = ScreenTarget()
     max_width: Length | None = None
     max_height: Length | None = None
     cursor: Annotated[bool, Field(strict=True)] = False
+    elements: Annotated[bool, Field(strict=True)] = False
 
 
 class Cursor(BaseModel):
@@ -61,6 +66,10 @@ class Screenshot(BaseModel):
         bounds: What part of the body's screen the image shows.
         sha256: Of the PNG bytes.
         input_ready: Given to the driver that holds the lease: input may name it.
+        accessibility: How it was when elements were asked for; None, and left out of JSON with the two
+            that follow, where they were not.
+        elements: Those in view, by the apps' own word; None if they could not be had.
+        elements_truncated: There were more, or an app did not answer in time.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -76,6 +85,17 @@ class Screenshot(BaseModel):
     windows: tuple[Window, ...]
     sha256: str
     input_ready: bool
+    accessibility: AccessibilityState | None = None
+    elements: tuple[Element, ...] | None = None
+    elements_truncated: bool = False
+
+    @model_serializer(mode="wrap")
+    def _as_asked(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown: dict[str, Any] = handler(self)
+        if self.accessibility is None:
+            for name in ("accessibility", "elements", "elements_truncated"):
+                shown.pop(name, None)
+        return shown
 
     @property
     def size(self) -> Size:

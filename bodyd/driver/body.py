@@ -26,7 +26,7 @@ from bodyd.contract.acts import (
 from bodyd.contract.events import Event
 from bodyd.contract.inventory import App, Inventory
 from bodyd.contract.lease import AcquireRequest, Grant, HolderKind, LeaseState, LeaseView, Scope
-from bodyd.contract.ports import Caller, XEndpoint
+from bodyd.contract.ports import AccessibilityPort, Caller, XEndpoint
 from bodyd.contract.receipts import Receipt
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
 from bodyd.errors import DisplayUnavailable, JournalUnavailable, NotFound, PersonDriving, Unavailable
@@ -38,6 +38,7 @@ from .acts import Acts
 from .chronicle import Chronicle
 from .door import Door
 from .events import Events
+from .eyes import open_elements
 from .hands import Hands
 from .health import Health
 from .live import LiveDisplay
@@ -59,6 +60,9 @@ class DesktopPort(Protocol):
 
     @property
     def x_runs(self) -> bool: ...
+
+    @property
+    def bus_path(self) -> str | None: ...
 
     def components(self) -> dict[str, dict[str, Any]]: ...
 
@@ -114,8 +118,13 @@ class Body:
         self._also: list[Callable[[], Awaitable[bool]]] = []
         self._forgetful: list[Callable[[], None]] = []
         self._live = LiveDisplay(self._endpoint, self._moved)
+        self._elements = open_elements(self._live, desktop) if config.accessibility.enabled else None
         self._screens = Screens(
-            live=self._live, journal=journal, clock=clock, private=lambda: self._leases.person_driving
+            live=self._live,
+            journal=journal,
+            clock=clock,
+            private=lambda: self._leases.person_driving,
+            accessibility=self._elements,
         )
         self._forgetful.append(self._screens.forget_private)
         rules = Rules(deny=frozenset(config.policy.deny), approve=frozenset(config.policy.approve))
@@ -169,6 +178,11 @@ class Body:
         return self._live
 
     @property
+    def accessibility(self) -> AccessibilityPort | None:
+        """What the apps tell of their structure; None where it is off."""
+        return self._elements
+
+    @property
     def person_driving(self) -> bool:
         """A person has the body: what it shows is for owners alone."""
         return self._leases.person_driving
@@ -189,6 +203,8 @@ class Body:
             await nursery.start(self._chronicle.run)
             await nursery.start(self._leases.run)
             nursery.start_soon(self._health.run)
+            if self._elements is not None:
+                nursery.start_soon(self._elements.run)
             task_status.started()
 
     # -- looking ---------------------------------------------------------------------------------
@@ -219,6 +235,8 @@ class Body:
             part = parts.setdefault(name, {"state": "ready"})
             if part["state"] == "ready":
                 part["state"] = state
+        if self._elements is not None and parts["accessibility"]["state"] == "ready":
+            parts["accessibility"]["state"] = self._elements.state.value
         return {**parts, "display": _display_health(vitals), "journal": await self._journal_health()}
 
     async def screenshot(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from bodyd.clock import Clock
+from bodyd.contract.elements import AccessibilityState
 from bodyd.contract.geometry import Bounds, Size, fit_within
 from bodyd.contract.inventory import Window
+from bodyd.contract.ports import AccessibilityPort
 from bodyd.contract.screenshots import (
     RegionTarget,
     Screenshot,
@@ -16,7 +19,7 @@ from bodyd.contract.screenshots import (
     WindowTarget,
 )
 from bodyd.display.display import Display
-from bodyd.errors import InvalidRequest, NotFound, PersonDriving
+from bodyd.errors import AccessibilityUnavailable, InvalidRequest, NotFound, PersonDriving
 from bodyd.journal.journal import Journal
 
 from .admission import Sight
@@ -34,13 +37,20 @@ class Screens:
     """The screenshots of one body, and the latest that was given to its driver."""
 
     def __init__(
-        self, *, live: LiveDisplay, journal: Journal, clock: Clock, private: Callable[[], bool]
+        self,
+        *,
+        live: LiveDisplay,
+        journal: Journal,
+        clock: Clock,
+        private: Callable[[], bool],
+        accessibility: AccessibilityPort | None = None,
     ) -> None:
         """
         Args:
             private: Whether a person drives: what is seen then is never stored, and soon forgotten.
         """
         self._private = private
+        self._accessibility = accessibility
         self._unstored: OrderedDict[str, bytes] = OrderedDict()
         self._live = live
         self._journal = journal
@@ -82,6 +92,7 @@ class Screens:
             before, scene = scene, await display.scene()
             if scene is before:  # nothing was told of meanwhile, not even what was undone again
                 break
+        told = await self._elements(capture.bounds) if request.elements else {}
         still_allowed()
         self._sequence += 1
         shot = Screenshot(
@@ -99,6 +110,7 @@ class Screens:
             input_ready=bind,
         )
         await self._keep(shot, capture.png, private=private)
+        shot = shot.model_copy(update=told)
         if bind:
             self._sight = Sight(
                 shot,
@@ -109,6 +121,20 @@ class Screens:
                 None if scene.same_places(before) else (*before.windows, *before.popups),
             )
         return shot
+
+    async def _elements(self, view: Bounds) -> dict[str, Any]:
+        """What the screenshot says of elements; they are not kept, as they are of the moment."""
+        if self._accessibility is None:
+            return {"accessibility": AccessibilityState.OFF}
+        try:
+            seen = await self._accessibility.elements(view)
+        except AccessibilityUnavailable:
+            return {"accessibility": self._accessibility.state}
+        return {
+            "accessibility": AccessibilityState.READY,
+            "elements": seen.elements,
+            "elements_truncated": seen.truncated,
+        }
 
     async def _keep(self, shot: Screenshot, png: bytes, *, private: bool) -> None:
         """In the journal, or in memory alone where it shows what is a person's.
