@@ -14,6 +14,7 @@ import trio
 from bodyd.contract.adapters import AdapterContext, Route, SocketRoute
 
 from .gateway import Gateway
+from .memory import keep_freed
 from .routes import routes
 from .upstreams import open_upstream
 from .websocket import sockets
@@ -39,6 +40,7 @@ async def open_gateway(context: AdapterContext) -> AsyncIterator[ResponsesAdapte
     Raises:
         ConfigError: the upstream can't be made.
     """
+    keep_freed()
     async with (
         open_upstream(context.settings.upstream, context.upstreams) as upstream,
         trio.open_nursery() as nursery,

@@ -31,6 +31,7 @@ class ModelServer:
     port: int = 0
     seen: list[tuple[str, dict[str, str], Json]] = field(default_factory=list)
     left: trio.Event = field(default_factory=trio.Event)
+    more: trio.Event = field(default_factory=trio.Event)
 
     @property
     def url(self) -> str:
@@ -53,8 +54,15 @@ class ModelServer:
                     buffer += await stream.receive_some()
                 body, buffer = buffer[:length], buffer[length:]
                 self.seen.append((first.split(" ")[1], headers, json.loads(body or b"{}")))
+                self.more.set()
                 if not await self._answer(stream, await self.answer_to(self.seen[-1][2])):
                     return
+
+    async def until_seen(self, many: int) -> None:
+        """Until so many requests have come."""
+        while len(self.seen) < many:
+            self.more = trio.Event()
+            await self.more.wait()
 
     async def answer_to(self, request: Json) -> Answer:
         return self.answers.pop(0)

@@ -228,6 +228,52 @@ async def test_the_program_serves_a_remote_body(tmp_path: Path):
     assert [item["type"] for item in sent].count("function_call_output") == 2
 
 
+async def test_killed_in_the_middle(tmp_path: Path):
+    """What was stored is continued, the same request is made anew, and a background response has failed."""
+    look = answer(function("computer", ACTIONS, "c1"))
+    thinking = Answer([{"type": "response.created"}], hang=True)
+    answers = [answer(message("before")), look, thinking, thinking, answer(message("after"))]
+    answers += [look, answer(message("again", id="msg_again"))]
+    async with model_server(*answers) as server, other_daemon(tmp_path) as there:
+        token = there.tokens.token(Scope.DRIVER)
+        async with program(tmp_path, str(there.socket), token, server.url) as gateway:
+            with trio.fail_after(SOON):
+                port = await gateway.start()
+                mine = read_token(tmp_path / "state" / "gateway", Scope.DRIVER)
+                tools: Any = [{"type": "computer"}]
+                async with (
+                    sdk(port, mine).with_options(max_retries=0) as client,
+                    trio.open_nursery() as nursery,
+                ):
+                    first = await client.responses.create(model="m", input="remember")
+                    chained: Any = {"model": "m", "input": "go", "previous_response_id": first.id}
+
+                    async def cut_off() -> None:
+                        with pytest.raises(openai.APIConnectionError):
+                            await client.responses.create(**chained, tools=tools)
+
+                    nursery.start_soon(cut_off)
+                    await server.until_seen(3)
+                    background = await client.responses.create(model="m", input="slow", background=True)
+                    await server.until_seen(4)
+                    assert gateway.process is not None
+                    gateway.process.kill()
+                    await gateway.process.wait()
+                port = await gateway.start()
+                async with sdk(port, mine) as client:
+                    ended = await client.responses.retrieve(background.id)
+                    assert ended.error is not None
+                    assert ended.error.to_dict()["type"] == "daemon_restarted"
+                    more = await client.responses.create(
+                        model="m", input="and?", previous_response_id=first.id
+                    )
+                    assert more.output_text == "after"
+                    await there.body.release(there.body.token or "")  # what its time to live does
+                    again = await client.responses.create(**chained, tools=tools)
+                    assert again.output_text == "again"
+                assert await gateway.stop() == 0
+
+
 async def test_a_body_that_is_not_there(tmp_path: Path):
     """The gateway serves all the same; a response that needs the body fails by name."""
     answers = [answer(function("computer", ACTIONS, "c1"))]

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from bodyd_adapters.responses import dumping, lowering, pairs, pictures, registry, restoring, wire
+from bodyd_adapters.responses import dumping, lowering, memory, pairs, pictures, registry, restoring, wire
 from bodyd_adapters.responses.registry import Handlers, Owner, Registry
 from bodyd_adapters.responses.restoring import Malformed
 
@@ -479,3 +479,10 @@ def test_pictures_are_read_once():
     recent.add("1")
     recent.add("2")
     assert digest not in recent
+
+
+def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch):
+    """Where the C library can; elsewhere it says that it can't."""
+    assert memory.keep_freed()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    assert not memory.keep_freed()
