@@ -36,10 +36,22 @@ class _Action(BaseModel):
 class Expect(_Action):
     """A statement about the screen after the input; unmet at its deadline, the effect has failed.
 
-    `equals` or `contains` for text fields; for `pixels`, `bounds` (screen pixels) must have changed.
+    `equals` or `contains` for text fields; for `pixels`, `bounds` (screen pixels) must have changed. The
+    last five are of a pointer input's target, or else of what has the keyboard; the last three of them are
+    "true" or "false".
     """
 
-    field: Literal["window_title", "active_window", "clipboard", "pixels", "value", "focused", "checked"]
+    field: Literal[
+        "window_title",
+        "active_window",
+        "clipboard",
+        "pixels",
+        "value",
+        "text",
+        "focused",
+        "checked",
+        "selected",
+    ]
     equals: str | None = None
     contains: str | None = None
     bounds: Bounds | None = None

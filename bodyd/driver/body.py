@@ -137,6 +137,7 @@ class Body:
             clock=clock,
             announce=self.events.publish,
             health=lambda: self._health,
+            accessibility=self._elements,
         )
         self._acts = Acts(
             leases=lambda: self._leases,

@@ -15,9 +15,10 @@ import trio
 
 from bodyd.contract import actions as a
 from bodyd.contract.atoms import Atom, MoveTo, units
+from bodyd.contract.elements import Element
 from bodyd.contract.geometry import Point
 from bodyd.contract.inventory import Window
-from bodyd.contract.ports import Permit
+from bodyd.contract.ports import AccessibilityPort, Permit
 from bodyd.contract.receipts import (
     Delivery,
     Effect,
@@ -29,9 +30,9 @@ from bodyd.contract.receipts import (
 )
 from bodyd.display.display import Display, Scene
 from bodyd.display.input import SendReport
-from bodyd.errors import BodydError, DisplayUnavailable, StaleScreenshot
+from bodyd.errors import AccessibilityUnavailable, BodydError, DisplayUnavailable, StaleScreenshot
 
-from . import verifier
+from . import verifier, witness
 from .admission import (
     Reach,
     Sight,
@@ -73,6 +74,8 @@ class Batch:
     untouched: bool = False
     reach: Reach = field(default_factory=Reach)
     target: Window | None = None
+    accessibility: AccessibilityPort | None = None
+    acted_on: Element | None = None  # the target of the last input, as it was before that
     note: Callable[[int, int], None] = lambda index, count: None
     reached: Callable[[int, int], None] = lambda index, count: None
     receipts: list[InputReceipt] = field(default_factory=list)
@@ -188,6 +191,7 @@ async def dispatch(batch: Batch, display: Display) -> Dispatched:
     try:
         for index, action in enumerate(batch.request.inputs):
             after = await look(display, batch.scene)
+            await bear_witness(batch, last)
             _credit(batch, last, after)
             batch.scene = after
             receipt = await _one(batch, display, index)
@@ -212,6 +216,7 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
         return not_attempted(index, action.type, of, "interrupted")
     expect = _expect(action)
     try:
+        batch.acted_on = await _target_before(batch, index, expect)
         await check_binding(
             batch, display, index, pixels=index > 0
         )  # the first once more: a write lay between
@@ -238,6 +243,43 @@ async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:
     else:
         effect = verifier.stated(await _expectation(batch, display, expect, before))
     return input_receipt(index, action.type, delivery, effect)
+
+
+async def _target_before(batch: Batch, index: int, expect: a.Expect | None) -> Element | None:
+    """The input's target as its app tells of it; None where it does not, or nobody has asked.
+
+    Raises:
+        AccessibilityUnavailable: something is stated about it, and it can't be known what it is.
+    """
+    action, port = batch.request.inputs[index], batch.accessibility
+    point = _point(batch.atoms[index]) if isinstance(action, a.POINTER_TYPES) else None
+    if port is None or expect is None:
+        return await witness.seen_before(port, action, point)
+    if point is None or expect.field not in witness.FIELDS:
+        return None
+    found = await witness.target_of(port, point)
+    if found is None:
+        raise AccessibilityUnavailable("the app at that point does not tell what is there")
+    return found
+
+
+async def bear_witness(batch: Batch, last: int | None) -> None:
+    """Take what the target of input *last* has become as evidence for it, if its effect is still open."""
+    if last is None or batch.acted_on is None or not _open(batch, last):
+        return
+    told = await witness.evidence(batch.accessibility, batch.acted_on)
+    if told is not None:
+        receipt = batch.receipts[last]
+        effect = Effect(outcome=Outcome.CONFIRMED, evidence=told)
+        batch.receipts[last] = input_receipt(last, receipt.type, receipt.delivery, effect)
+
+
+def _open(batch: Batch, index: int) -> bool:
+    """Whether the input was delivered, states nothing, and has no evidence yet."""
+    receipt = batch.receipts[index]
+    delivered = receipt.delivery.outcome is Outcome.CONFIRMED
+    stated = _expect(batch.request.inputs[index]) is not None
+    return delivered and not stated and receipt.effect.outcome is Outcome.UNCERTAIN
 
 
 async def _send(batch: Batch, display: Display, index: int) -> SendReport:
@@ -315,11 +357,7 @@ def _credit(batch: Batch, last: int | None, after: Scene) -> None:
         batch.reach = batch.reach.switching(action, verifier.activated(found), batch.sight)
     clients = {**batch.scene.clients, **after.clients}
     found = verifier.attributable(found, clients, batch.reach.touched, managed=for_manager(action))
-    if not found:
-        return
-    if receipt.delivery.outcome is not Outcome.CONFIRMED or receipt.effect.outcome is not Outcome.UNCERTAIN:
-        return
-    if _expect(action) is not None:  # it overrules the rest
+    if not found or not _open(batch, last):
         return
     effect = verifier.effect(action, found=found)
     batch.receipts[last] = input_receipt(last, receipt.type, receipt.delivery, effect)
@@ -345,25 +383,25 @@ async def _expectation(batch: Batch, display: Display, expect: a.Expect, before:
             nursery.cancel_scope.cancel(reason="the batch drains")
 
         nursery.start_soon(cut_short)
-        met = await _in_time(display, expect, before)
+        met = await _in_time(batch, display, expect, before)
         nursery.cancel_scope.cancel(reason="the expectation is judged")
     return met
 
 
-async def _in_time(display: Display, expect: a.Expect, before: bytes | None) -> bool | None:
+async def _in_time(batch: Batch, display: Display, expect: a.Expect, before: bytes | None) -> bool | None:
     """Look again and again; None if the last look read nothing: a clipboard whose owner is silent, say."""
     deadline = trio.current_time() + expect.within_ms / 1000
     while True:
         met: bool | None = None
         with suppress(BodydError), trio.move_on_at(max(deadline, trio.current_time() + EXPECT_LOOK_SECONDS)):
-            met = await _met(display, expect, before)
+            met = await _met(batch, display, expect, before)
         left = deadline - trio.current_time()
         if met or left <= 0:
             return met
         await trio.sleep(min(left, SLICE_SECONDS))
 
 
-async def _met(display: Display, expect: a.Expect, before: bytes | None) -> bool:
+async def _met(batch: Batch, display: Display, expect: a.Expect, before: bytes | None) -> bool:
     match expect.field:
         case "window_title":
             return any(verifier.text_matches(expect, w.title) for w in await display.windows())
@@ -376,7 +414,9 @@ async def _met(display: Display, expect: a.Expect, before: bytes | None) -> bool
             assert expect.bounds is not None
             return await display.pixels(expect.bounds) != before
         case _:
-            return False
+            assert batch.accessibility is not None, "refused before anything was sent"
+            now = await witness.read(batch.accessibility, expect.field, batch.acted_on)
+            return verifier.text_matches(expect, now)
 
 
 async def look(display: Display, known: Scene) -> Scene:

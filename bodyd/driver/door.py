@@ -18,7 +18,7 @@ from bodyd.contract import actions as a
 from bodyd.contract.events import Event
 from bodyd.contract.geometry import Bounds, Point, Size
 from bodyd.contract.inventory import Window
-from bodyd.contract.ports import Caller, Permit, Verdict
+from bodyd.contract.ports import AccessibilityPort, Caller, Permit, Verdict
 from bodyd.contract.receipts import Outcome, Receipt, greatest
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
 from bodyd.display.display import Display, Mark
@@ -43,6 +43,7 @@ from .health import Health
 from .live import LiveDisplay
 from .pixels import same_neighbourhood
 from .screens import Screens
+from .witness import FIELDS
 
 FINISH_SECONDS = 5.0
 MIN_RENEWAL_SECONDS, MAX_RENEWAL_SECONDS = 0.02, 5.0
@@ -92,8 +93,10 @@ class Door:
         clock: Clock,
         announce: Callable[[Event], None],
         health: Callable[[], Health],
+        accessibility: AccessibilityPort | None = None,
     ) -> None:
         self._health = health
+        self._accessibility = accessibility
         self._leases = leases
         self._journal = journal
         self._live = live
@@ -228,7 +231,7 @@ class Door:
         """All checks that come before the durable intent; raises, with nothing sent."""
         request = turn.request
         display = self._live.current
-        _refuse_unreadable(request, display.size)
+        _refuse_unreadable(request, display.size, readable=self._accessibility is not None)
         sight = check_sight(
             request, self._screens.sight, epoch=turn.admission.epoch, screen=self._live.screen
         )
@@ -250,6 +253,7 @@ class Door:
             same_pixels=self._same_pixels,
             restless=self._restless.at(now),
             untouched=untouched,
+            accessibility=self._accessibility,
         )
         await dispatcher.check_binding(batch, display, 0)
         await self._judge(turn)
@@ -298,6 +302,8 @@ class Door:
         settled, changed = await self._settle(turn, display, done, mark)
         after = await dispatcher.look(display, batch.scene)
         self._last_windows = after.windows
+        if turn.permit.valid:  # what comes after may be another's to see
+            await dispatcher.bear_witness(batch, done.last)
         inputs = dispatcher.conclude(batch, done, after, changed)
         self._last = (turn.request.request_id, batch.sight, batch.reach)
         outcome = greatest(i.outcome for i in inputs)
@@ -388,11 +394,11 @@ async def _keep_renewed(admission: Admission) -> None:
         await trio.sleep(max(MIN_RENEWAL_SECONDS, min(MAX_RENEWAL_SECONDS, ttl / 3)))
 
 
-def _refuse_unreadable(request: a.InputRequest, screen: Size) -> None:
+def _refuse_unreadable(request: a.InputRequest, screen: Size, *, readable: bool) -> None:
     """Expectations that nobody could ever find met are refused before anything is sent.
 
     Raises:
-        InvalidRequest: it needs accessibility, which the body can't read yet.
+        InvalidRequest: it needs accessibility, which is off.
         OutOfBounds: its pixels are off the screen.
     """
     whole = Bounds(x=0, y=0, width=screen.width, height=screen.height)
@@ -406,9 +412,9 @@ def _refuse_unreadable(request: a.InputRequest, screen: Size) -> None:
                 "nothing was sent",
                 param=f"inputs[{index}].expect.bounds",
             )
-        if expect.field in ("value", "focused", "checked"):
+        if expect.field in FIELDS and not readable:
             raise InvalidRequest(
-                f"inputs[{index}].expect: {expect.field!r} can't be read in this body yet; "
-                "use window_title, active_window, clipboard or pixels",
+                f"inputs[{index}].expect: {expect.field!r} can't be read in this body, since "
+                "accessibility.enabled is off; use window_title, active_window, clipboard or pixels",
                 param=f"inputs[{index}].expect.field",
             )

@@ -84,6 +84,40 @@ async def test_a_page_and_an_app_tell_of_their_elements(lease: ClientLease) -> N
     assert "elements" not in (await lease.screenshot()).model_dump()
 
 
+async def test_an_effect_is_read_back_from_the_target(lease: ClientLease) -> None:
+    """Typed text is evidence as the field's new value, a click on a box as its state; `expect` reads them."""
+    shot, agree = await seen(lease, "check box", "Agree")
+    town = next(e for e in shot.elements or () if e.value == "Town Hall")
+    at = {
+        name: {"x": e.bounds.x + 12, "y": e.bounds.y + 12} for name, e in {"box": agree, "town": town}.items()
+    }
+    receipt = await lease.input(
+        [
+            {"type": "click", **at["box"], "expect": {"field": "checked", "equals": "true"}},
+            {"type": "click", **at["box"]},
+            {"type": "wait", "ms": 500},
+            {"type": "click", **at["town"]},
+            {"type": "keypress", "keys": ["CTRL", "A"]},
+            {"type": "type", "text": "City"},
+            {"type": "keypress", "keys": ["END"], "expect": {"field": "value", "equals": "City"}},
+            {
+                "type": "keypress",
+                "keys": ["END"],
+                "expect": {"field": "text", "equals": "Town", "within_ms": 0},
+            },
+        ],
+        screenshot_id=shot.screenshot_id,
+    )
+    told = [(i.effect.outcome, i.effect.evidence) for i in receipt.inputs]
+    assert told[0] == ("confirmed", "expect_met")
+    assert told[6:] == [("confirmed", "expect_met"), ("failed", "expect_unmet")]
+    shot, town = await seen(lease, "text", "")
+    assert town.value == "City"
+    box = {"x": agree.bounds.x + 8, "y": agree.bounds.y + 8}
+    receipt = await lease.input([{"type": "click", **box}], screenshot_id=shot.screenshot_id)
+    assert receipt.inputs[0].effect.evidence in ("state_changed", "focus_gained")
+
+
 async def test_input_goes_on_when_the_bus_is_killed(
     world: World, client: BodyClient, lease: ClientLease
 ) -> None:
