@@ -333,6 +333,12 @@ class JournalUnavailable(Unavailable):
     code = "journal_unavailable"
 
 
+class EndNotRecorded(JournalUnavailable):
+    """Commands or code have run, and their end could not be written down: asked again, they run again."""
+
+    code, retryable = "end_not_recorded", False
+
+
 class IsolationUnavailable(BodydError):
     """The wall can't be built here; `bodyd doctor` says the fix. There is no fallback."""
 

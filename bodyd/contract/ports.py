@@ -404,7 +404,7 @@ class CodePort(Protocol):
 
         Raises:
             LeaseError, JournalUnavailable, IsolationUnavailable: nothing was run.
-            JournalUnavailable: also if its end could not be written down.
+            EndNotRecorded: it was run, and its end could not be written down.
         Cancellation:
             The process dies.
         """

@@ -17,7 +17,7 @@ import trio
 from bodyd.contract.ports import CANCELLED_EXIT, ProcessChunk, ProcessResult
 from bodyd.contract.shell import ShellLimits
 from bodyd.desktop.freeze import freeze, thaw
-from bodyd.errors import BodydError, JournalUnavailable
+from bodyd.errors import BodydError, EndNotRecorded
 
 from .bounds import Live, Stream, shares
 from .box import Box, Boxes
@@ -213,7 +213,7 @@ class Call:
                 with trio.move_on_after(FINISH_S, shield=True) as patience:
                     await self._conclude(running, cancelled, wall.cancelled_caught)
                 if patience.cancelled_caught:
-                    self._fail(JournalUnavailable("the end of a command could not be written down"))
+                    self._fail(EndNotRecorded("the end of a command could not be written down"))
 
     async def _in_box(self, running: _Running) -> None:
         async with self._boxes.open(self.commands[running.number], self.folder, self._cwd) as box:
@@ -264,7 +264,7 @@ class Call:
         try:
             await self._report(running.number, ended)
         except BodydError as exc:
-            self._fail(exc)
+            self._fail(EndNotRecorded(f"the end of a command could not be written down: {exc.message}"))
         else:
             self._put(result)
 

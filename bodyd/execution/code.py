@@ -20,12 +20,12 @@ from bodyd.contract.code import CodeRequest
 from bodyd.contract.events import Event
 from bodyd.contract.ports import Caller, CodeItem
 from bodyd.desktop.layout import Layout
-from bodyd.errors import BodydError, JournalUnavailable, Unavailable
+from bodyd.errors import BodydError, EndNotRecorded, JournalUnavailable, Unavailable
 from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 from bodyd.lease.permit import Admission
 
-from .code_box import Worker, WorkerBoxes, WorkerBroken
+from .code_box import Worker, WorkerBoxes, WorkerBroken, number, word
 from .code_output import Outcome
 from .code_ui import Desk, Hands
 
@@ -193,7 +193,7 @@ class Code:
     ) -> None:
         """Run it, and write down how it ended, whatever the way."""
         conversation = admission.claim.conversation_id
-        end = "cancelled"
+        end, through = "cancelled", False
         try:
             if request.reset:
                 self._doom(conversation)
@@ -202,16 +202,27 @@ class Code:
                 limit = self._settings.timeout_ms
                 seconds = min(request.timeout_ms or limit, limit) / 1000
                 await self._call(conversation, admission, request.code, seconds, hands, outcome)
-            end = outcome.error["type"] if outcome.error else "ended"
+            end, through = outcome.error["type"] if outcome.error else "ended", True
         except BodydError as exc:
             end = exc.code
             raise
+        except Exception:
+            end = "failed"
+            raise
         finally:
-            with trio.move_on_after(END_S, shield=True) as patience:
-                facts = {"call_id": outcome.call_id, "end": end, "ui_calls": hands.calls}
+            try:
+                await self._write_down_end(end, hands, outcome)
+            except EndNotRecorded:
+                if through:  # else what came first says more, and a cancellation must not be lost
+                    raise
+
+    async def _write_down_end(self, end: str, hands: Hands, outcome: Outcome) -> None:
+        facts = {"call_id": outcome.call_id, "end": end, "ui_calls": hands.calls}
+        try:
+            with trio.fail_after(END_S, shield=True):
                 await self._journal.audit("code.ended", facts)
-            if patience.cancelled_caught:
-                raise JournalUnavailable("the end of this call could not be written down")
+        except (JournalUnavailable, trio.TooSlowError) as exc:
+            raise EndNotRecorded(f"the code has run, and its end could not be written down: {exc}") from exc
 
     async def _call(
         self,
@@ -268,17 +279,18 @@ class Code:
             head, tail = await worker.receive(call)
             match head.get("op"):
                 case "text":
-                    outcome.say(str(head.get("text", "")))
+                    outcome.say(word(head, "text"))
                     outcome.omit(head.get("omitted"), head.get("omitted_images"))
                 case "image":
                     outcome.show(tail)
                 case "done":
                     if head.get("error") is not None:
-                        outcome.fail("exception", str(head["error"])[:MAX_MESSAGE])
+                        outcome.fail("exception", word(head, "error")[:MAX_MESSAGE])
                     return
-                case op:
-                    answer, picture = await hands.do(str(op), head.get("args"))
-                    await worker.answer({"ask": head.get("ask"), **answer}, picture)
+                case _:
+                    ask = number(head, "ask")
+                    answer, picture = await hands.do(word(head, "op"), head.get("args"))
+                    await worker.answer({"ask": ask, **answer}, picture)
         raise WorkerBroken("it sent frames without end")
 
     async def _worker(self, conversation: str) -> Worker:
@@ -289,7 +301,7 @@ class Code:
             self._doom(conversation)
             worker = None
         if worker is None:
-            for other in list(self._workers)[: 1 + len(self._workers) - self._settings.workers]:
+            for other in list(self._workers)[: max(0, 1 + len(self._workers) - self._settings.workers)]:
                 self._doom(other)
             assert self._nursery is not None, "serve() owns the workers"
             worker = await self._nursery.start(self._boxes.live)

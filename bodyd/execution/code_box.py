@@ -29,6 +29,7 @@ MAX_HEAD = 2 * 1024 * 1024
 MAX_CALL_BYTES = 64 * 1024 * 1024
 """Of all frames of a call: far beyond what one needs that keeps to its bounds, and no burden yet."""
 
+MAX_NUMBER = 2**53
 FOLDER = "/tmp"
 _PYTHON = "/usr/bin/python3"
 _INSIDE = Path(__file__).with_name("inside")
@@ -41,6 +42,26 @@ _SEND_SECONDS = 10.0
 
 class WorkerBroken(Exception):
     """The process is gone, or it sent what is no frame of its call."""
+
+
+def word(head: dict[str, Any], name: str) -> str:
+    """A text of a frame's, and nothing that would have to be made one: what is nested deep enough can't be.
+
+    Raises:
+        WorkerBroken: it is none.
+    """
+    value = head.get(name)
+    if not isinstance(value, str):
+        raise WorkerBroken(f"a frame's {name} is no text")
+    return value
+
+
+def number(head: dict[str, Any], name: str) -> int:
+    """As `word`, for what counts."""
+    value = head.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_NUMBER:
+        raise WorkerBroken(f"a frame's {name} is no number")
+    return value
 
 
 class Worker:

@@ -76,6 +76,19 @@ async def test_a_job_is_ended_by_name():
         assert [row["background"] for row in await w.audited("shell.call")] == [True, True]
 
 
+async def test_a_job_that_has_not_ended_stays_listed(monkeypatch):
+    """Whatever takes its kill so long: the list does not deny what still runs."""
+    async with world() as w:
+        job = await start(w, "echo up; sleep 600")
+        await told(w, job, "up")
+        monkeypatch.setattr(jobs_module, "END_S", 0.0)
+        still = await w.shell.jobs.end_job(job.job_id, caller=DRIVER, lease_token=w.token)
+        assert still.state is JobState.RUNNING
+        assert w.shell.jobs.jobs(caller=DRIVER, lease_token=w.token) != []
+        over = await ended(w, job)
+        assert (over.result.exit_code, descendants()) == (137, [])
+
+
 @pytest.mark.parametrize("name", FENCES)
 async def test_a_job_dies_with_its_lease(name):
     """Release, revoke, stop, take-over and pause: once proved, nothing is left; what came of it still is."""

@@ -10,7 +10,7 @@ import trio
 
 from bodyd.contract.lease import AcquireRequest, LeaseState
 from bodyd.contract.ports import ProcessResult
-from bodyd.errors import JournalUnavailable, StaleEpoch, StaleLease
+from bodyd.errors import EndNotRecorded, JournalUnavailable, StaleEpoch, StaleLease
 from tests.desktop.conftest import descendants
 
 from .trees import BOMB, TREE
@@ -197,7 +197,7 @@ async def _end_with_full_disk(w: World, full, monkeypatch) -> None:
     async with w.call("echo up; sleep 0.2", "touch ran") as output:
         await chunks_until(output, "up")
         monkeypatch.setattr(w.journal, "audit", full)
-        with pytest.raises(JournalUnavailable):
+        with pytest.raises(EndNotRecorded):
             [one async for one in output]
 
 
