@@ -6,7 +6,6 @@ they would cost more than all the rest of a round. Counterpart: pictures.Spliced
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 from pydantic_core import to_json
@@ -14,10 +13,13 @@ from pydantic_core import to_json
 from .pictures import Spliced
 
 
-def dump(body: dict[str, Any]) -> bytes:
-    """*body* as `to_json` has it; NaN and infinities become null."""
+def dump(body: dict[str, Any], mark: str) -> bytes:
+    """*body* as `to_json` has it; NaN and infinities become null.
+
+    Args:
+        mark: ASCII that nobody can guess: it stands for the pictures meanwhile.
+    """
     found: list[Spliced] = []
-    mark = secrets.token_hex(16)
 
     def bare(value: Any) -> Any:  # noqa: ANN401 (JSON)
         if isinstance(value, Spliced):

@@ -139,7 +139,7 @@ class Server:
     @asynccontextmanager
     async def _answer(self, body: Json) -> AsyncIterator[httpx2.Response]:
         """An answer that has begun, and is good; tried again only where none had begun."""
-        content = dump(body)
+        content = dump(body, mark=secrets.token_hex(16))
         path = "chat/completions" if self._chat else "responses"
         response = await self._begun(path, content)
         try:

@@ -222,6 +222,83 @@ def test_the_guide_explains(heading: str):
     assert f"\n## {heading}\n" in GUIDE
 
 
+def test_the_guide_tells_the_legacy_shell_apart():
+    """Both are in one table: how they are declared, called and answered."""
+    section = GUIDE.split("\n## The shell\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert ["local_shell" in row for row in rows].count(True) >= 4
+    assert "unsupported_tool" in section
+    assert '{"type": "shell", "environment": {"type": "local"}}' in section
+
+
+EXAMPLES: list[tuple[Any, Json, Json]] = [
+    (
+        COMPUTER,
+        {
+            "type": "computer_call",
+            "call_id": "call_001",
+            "actions": [{"type": "screenshot"}],
+            "status": "completed",
+        },
+        {
+            "type": "computer_call_output",
+            "call_id": "call_001",
+            "output": {"type": "computer_screenshot", "image_url": PIXEL, "detail": "original"},
+        },
+    ),
+    (
+        LOCAL,
+        {
+            "type": "shell_call",
+            "call_id": "call_001",
+            "action": {
+                "commands": ["find ~/Documents -name '*.pdf' -printf '%s %p\\n' | sort -nr | head -5"],
+                "timeout_ms": 120000,
+                "max_output_length": 4096,
+            },
+            "status": "in_progress",
+        },
+        {
+            "type": "shell_call_output",
+            "call_id": "call_001",
+            "max_output_length": 4096,
+            "output": [{"stdout": "...", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+        },
+    ),
+]
+"""Declaration, call and output as the requests for both tools have them, without ids."""
+
+
+@both
+@pytest.mark.parametrize("owner", ["client", "body"])
+@pytest.mark.parametrize(("tool", "call", "output"), EXAMPLES, ids=["computer", "shell"])
+async def test_the_examples_shapes_to_the_letter(
+    tmp_path: Path, stream: bool, owner: str, tool: Any, call: Json, output: Json
+):
+    """A server's call without an id is the client's, or is carried out; the pair is kept and sent on."""
+    async with served(tmp_path, [call], [message("done")], computer=owner, shell=owner) as (w, client):
+        response = await ask(client, stream=stream, tools=[tool])
+        if owner == "client":
+            (shown,) = response.output
+            assert {name: dumped(shown)[name] for name in call} == call
+            assert shown.id
+            more: Any = [output]
+            response = await ask(
+                client, stream=stream, tools=[tool], input=more, previous_response_id=response.id
+            )
+        assert response.output_text == "done"
+        sent = {item["type"]: item for item in w.model.requests[-1]["input"]}
+        assert {name: sent[call["type"]][name] for name in call.keys() - {"status"}} == {
+            name: call[name] for name in call.keys() - {"status"}
+        }
+        told = sent[output["type"]]
+        assert told["call_id"] == "call_001"
+        assert told.keys() >= output.keys()
+        if owner == "client":
+            assert {name: told[name] for name in output} == output
+        assert w.executed == (owner == "body")
+
+
 # -- the shell ------------------------------------------------------------------------------------------
 
 

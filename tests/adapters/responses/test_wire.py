@@ -454,12 +454,12 @@ def test_pictures_are_spliced_into_what_is_sent():
     gone = {**SCREEN, "output": {**PICTURE, "image_url": "bodyd-image:0000;image/png"}}
     body = {"input": [*stored, gone], "n": float("nan")}
     spliced = [pictures.put_back(item, images, spliced=True) for item in body["input"]]
-    sent = json.loads(dumping.dump({**body, "input": spliced}))
+    sent = json.loads(dumping.dump({**body, "input": spliced}, "mark"))
     whole = [pictures.put_back(item, images) for item in body["input"]]
     assert sent == json.loads(json.dumps({"input": whole, "n": None}))
     assert sent["input"][:3] == shown
     assert sent["input"][4]["output"]["file_id"] == "img_0000"
-    assert json.loads(dumping.dump({"no": "pictures"})) == {"no": "pictures"}
+    assert json.loads(dumping.dump({"no": "pictures"}, "mark")) == {"no": "pictures"}
 
 
 def test_pictures_are_read_once():

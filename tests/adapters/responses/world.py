@@ -106,7 +106,7 @@ class Model:
         response = await self.respond(request)
         events: list[Json] = [{"type": "response.created", "response": {**response, "output": []}}]
         for index, item in enumerate(response["output"]):
-            events += lifecycle.events(item, index)
+            events += lifecycle.events(item, index) if "id" in item else ()  # such come in the end alone
         yield Listed([*events, {"type": f"response.{response['status']}", "response": response}])
 
 
