@@ -96,6 +96,9 @@ class Gateway:
     ) -> Started:
         """Begin a response to *body*, from which *images* were taken."""
         prepared = await self.prepared(request, body, images, memory)
+        known = self.runs.find(attempt)  # begun by the same request while this one's history was read
+        if known is not None:
+            return Started(known, prepared.registry.left_out)
         if prepared.conversation is not None and self.runs.busy(prepared.conversation):
             raise ConversationBusy("another response of this conversation is being made")
         run = self._run(prepared, attempt, memory)

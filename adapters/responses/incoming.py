@@ -14,7 +14,6 @@ from bodyd.errors import UpstreamFailed
 
 Json = dict[str, Any]
 
-STATUSES = frozenset({"in_progress", "completed", "incomplete", "failed", "searching", "interpreting"})
 _TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
 _OWNERS = {
     "content_part": ("message", "reasoning"),
@@ -59,10 +58,12 @@ def item(raw: object) -> Json:
     kind = found.get("type")
     if not isinstance(kind, str) or not kind:
         raise _nonsense("an item has no type")
-    if found.get("status") is not None and not _is_status(found["status"]):
-        found = {**found, "status": None}
     check = _CHECKS.get(kind)
-    return found if check is None else check(found)
+    if check is None:
+        return found
+    if not isinstance(found.get("status"), str | None):
+        raise _nonsense("a status is no string")
+    return check(found)
 
 
 def suits(kind: str, item: str) -> bool:
@@ -140,10 +141,6 @@ def _subject(kind: str) -> str:
     return kind.removeprefix("response.").rpartition(".")[0]
 
 
-def _is_status(raw: object) -> bool:
-    return isinstance(raw, str) and raw in STATUSES
-
-
 def _count(raw: Mapping[str, Any], name: str) -> int:
     found = raw.get(name)
     return found if isinstance(found, int) and found > 0 else 0
@@ -182,6 +179,10 @@ def _named(raw: Json) -> Json:
     return raw
 
 
+def _any(raw: Json) -> Json:
+    return raw  # restoring.py reads the rest
+
+
 def _patch(raw: Json) -> Json:
     _object(raw.get("operation"), "an operation")
     return raw
@@ -193,6 +194,8 @@ _CHECKS: dict[str, Callable[[Json], Json]] = {
     "function_call": _function,
     "custom_tool_call": _custom,
     "apply_patch_call": _patch,
+    "computer_call": _any,
+    "shell_call": _any,
 }
 
 

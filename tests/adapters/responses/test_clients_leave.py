@@ -60,6 +60,26 @@ async def test_an_idempotency_key_names_a_response(tmp_path: Path):
             await w.ask(body={**BODY, "input": "other"}, idempotency_key="k")
 
 
+@pytest.mark.parametrize("how", [{"idempotency_key": "k"}, {"x_stainless_retry_count": "1"}])
+async def test_two_that_ask_at_once_get_one_response(tmp_path: Path, how: dict[str, str]):
+    """The second comes while the first one's history is read: it is the same response, executed once."""
+    answers = [[message("before")], [computer()], [message("done", id="msg_2")]]
+    async with world(tmp_path, *answers, computer="body") as w:
+        first = await w.create()
+        body = {**BODY, "previous_response_id": first["id"]}
+        found: list[Any] = []
+
+        async def ask() -> None:
+            found.append(await w.ask(body=body, **how))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(ask)
+        assert len({one["id"] for one in found}) == 1
+        assert len(w.model.requests) == 3
+        assert w.executed == 1
+
+
 async def test_a_client_that_comes_back_resumes(tmp_path: Path):
     """The loop waits for it between rounds, and goes on where it was: each action once."""
     hold = trio.Event()

@@ -177,8 +177,12 @@ async def test_deltas_without_their_part(tmp_path: Path):
 def test_reading_what_a_server_sends():
     """Each field that is read has its type, or the server has failed; a content may be plain text."""
     assert incoming.item({"type": "message", "content": "hi"})["content"][0]["text"] == "hi"
-    assert incoming.item({"type": "message", "status": "odd", "content": None})["status"] is None
-    assert incoming.item({"type": "yet_to_come", "x": [1]}) == {"type": "yet_to_come", "x": [1]}
+    assert incoming.item({"type": "message", "status": "pondering", "content": None})["content"] == []
+    for kept in (
+        {"type": "yet_to_come", "x": [1], "status": {"y": 2}},
+        {"type": "mcp_call", "status": "calling"},
+    ):
+        assert incoming.item(kept) == kept
     assert incoming.usage([]) is None
     assert incoming.usage({"input_tokens": "many"}) == {
         "input_tokens": 0,
@@ -207,6 +211,7 @@ def test_reading_what_a_server_sends():
         {"type": "message", "content": [{"text": "of no type"}]},
         {"type": "message", "content": [5]},
         {"type": "apply_patch_call"},
+        {"type": "computer_call", "actions": [], "status": 5},
         {"type": ""},
         "text",
     ):
