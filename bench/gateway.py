@@ -64,6 +64,12 @@ class Side:
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
     @property
+    def cpu(self) -> float:
+        """ms of processor time so far, the kernel's included."""
+        spent = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        return sum(map(int, spent)) * 1000 / os.sysconf("SC_CLK_TCK")
+
+    @property
     def stored(self) -> float:
         """MB."""
         base = Path(self.store)
@@ -92,6 +98,9 @@ def _measured(port: int, ours: Side, peer: Side | str) -> list[Json]:
         _over("streamed", direct, plain | streamed, ours, small | streamed, peer),
         _over("2 MB image", direct, large, ours, large, peer, 15.0),
     ]
+    for name, body in (("small request", small), ("2 MB image", large)):
+        row = _row(f"{name}, CPU of the gateway", _cpu(ours, body))
+        found.append(row | _beside(peer, _tried(partial(_cpu, body=body), peer)))
     base = _median(lambda: direct({"model": "m", "input": [_said("look", _picture(BUDGET * 3 // 4, 1))]}))
     turns, theirs = _chain(ours), _chain(peer)
     for name, at, bar in (("turn 4 of a screenshot chain", 3, None), ("turn 40 of it", 35, 25.0)):
@@ -165,6 +174,13 @@ def _part(turns: list[float] | str, start: int) -> float:
     if isinstance(turns, str):
         raise RuntimeError(turns)
     return statistics.median(turns[start : start + 5])
+
+
+def _cpu(side: Side, body: Json) -> float:
+    before, ask = side.cpu, side.client()
+    for number in range(ROUNDS):
+        ask({**body, "metadata": {"cpu": str(number)}})
+    return (side.cpu - before) / ROUNDS
 
 
 def _grown(side: Side, body: Json) -> float:
