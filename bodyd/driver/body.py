@@ -283,8 +283,11 @@ class Body:
 
     # -- acting ----------------------------------------------------------------------------------
 
-    async def input(self, request: InputRequest, *, caller: Caller, lease_token: str) -> Receipt:
-        return await self._door.input(request, caller=caller, lease_token=lease_token)
+    async def input(
+        self, request: InputRequest, *, caller: Caller, lease_token: str, minted: bool = False
+    ) -> Receipt:
+        """As ports.BodyPort; *minted* as Door.input."""
+        return await self._door.input(request, caller=caller, lease_token=lease_token, minted=minted)
 
     async def receipt(self, request_id: str, *, caller: Caller) -> Receipt:
         receipt = await self._journal.receipt(request_id)

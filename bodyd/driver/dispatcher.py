@@ -89,11 +89,14 @@ class Dispatched:
     last: int | None
 
 
-async def check_binding(batch: Batch, display: Display, index: int, *, pixels: bool = True) -> None:
+async def check_binding(
+    batch: Batch, display: Display, index: int, *, pixels: bool = True, top: int | None = None
+) -> None:
     """Whether input *index* still means what the driver saw; notes what it is aimed at.
 
     Args:
         pixels: False where they have been compared a moment ago.
+        top: What the server would give it to, where that was asked together with the batch's scene.
     Raises:
         StaleScreenshot: it would reach something else; nothing of it was sent.
     """
@@ -109,7 +112,13 @@ async def check_binding(batch: Batch, display: Display, index: int, *, pixels: b
     if isinstance(action, (*a.KEYBOARD_TYPES, a.Scroll)):
         _check_keys(batch, sight, index)
     if isinstance(action, a.POINTER_TYPES):
-        await _check_place(batch, display, sight, index, pixels=pixels)
+        await _check_place(batch, display, sight, index, pixels=pixels, top=top)
+
+
+def place_bound(request: a.InputRequest, sight: Sight | None, atoms: tuple[Atom, ...]) -> Point | None:
+    """Where the first input is aimed at, if what is on top there is asked right before it is sent."""
+    bound = sight is not None and request.binding != "none"
+    return _point(atoms) if bound and isinstance(request.inputs[0], a.POINTER_TYPES) else None
 
 
 def _check_keys(batch: Batch, sight: Sight, index: int) -> None:
@@ -128,16 +137,21 @@ def _check_keys(batch: Batch, sight: Sight, index: int) -> None:
         check_focus(sight, active, scene.focus, index=index, clients=scene.clients, acted=acted)
 
 
-async def _check_place(batch: Batch, display: Display, sight: Sight, index: int, *, pixels: bool) -> None:
+async def _check_place(
+    batch: Batch, display: Display, sight: Sight, index: int, *, pixels: bool, top: int | None
+) -> None:
     """The pixels first, since they take longest; what is on top there last, right before it is sent."""
     point = _point(batch.atoms[index])
-    if pixels and batch.request.binding == "pixels" and not await batch.same_pixels(display, sight, point):
-        raise StaleScreenshot(
-            f"inputs[{index}]: the picture at that point has changed; "
-            "take a fresh screenshot and look again; nothing was sent",
-            param=f"inputs[{index}]",
-        )
-    batch.scene, top = await display.scene_at(point)
+    if pixels and batch.request.binding == "pixels":
+        if not await batch.same_pixels(display, sight, point):
+            raise StaleScreenshot(
+                f"inputs[{index}]: the picture at that point has changed; "
+                "take a fresh screenshot and look again; nothing was sent",
+                param=f"inputs[{index}]",
+            )
+        top = None  # that took a while
+    if top is None:
+        batch.scene, top = await display.scene_at(point)
     batch.target = _target(batch, index)
     opened = batch.reach.opened(sight, batch.scene.clients)
     check_pointer(sight, batch.target, point, index=index, opened=opened)
@@ -190,7 +204,10 @@ async def dispatch(batch: Batch, display: Display) -> Dispatched:
     last: int | None = None
     try:
         for index, action in enumerate(batch.request.inputs):
-            after = await look(display, batch.scene)
+            if index > 0 or batch.untouched or not _looked_at_again(batch):
+                after = await look(display, batch.scene)
+            else:
+                after = batch.scene
             await bear_witness(batch, last)
             _credit(batch, last, after)
             batch.scene = after
@@ -207,6 +224,12 @@ async def dispatch(batch: Batch, display: Display) -> Dispatched:
         action = batch.request.inputs[index]
         batch.receipts.append(not_attempted(index, action.type, units(action)))
     return Dispatched(tuple(batch.receipts), last)
+
+
+def _looked_at_again(batch: Batch) -> bool:
+    """Whether nothing but the check of the first input's place uses the scene, and brings a new one."""
+    scrolls = isinstance(batch.request.inputs[0], a.Scroll)  # which goes by the active window, too
+    return not scrolls and place_bound(batch.request, batch.sight, batch.atoms[0]) is not None
 
 
 async def _one(batch: Batch, display: Display, index: int) -> InputReceipt:

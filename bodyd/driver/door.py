@@ -69,6 +69,7 @@ class _Turn:
     admission: Admission
     caller: Caller
     permit: _BatchPermit
+    minted: bool
     interrupted: trio.Event = field(default_factory=trio.Event)
     done: trio.Event = field(default_factory=trio.Event)
     receipt: Receipt | None = None
@@ -118,9 +119,13 @@ class Door:
             task_status.started()
             await trio.sleep_forever()
 
-    async def input(self, request: a.InputRequest, *, caller: Caller, lease_token: str) -> Receipt:
+    async def input(
+        self, request: a.InputRequest, *, caller: Caller, lease_token: str, minted: bool = False
+    ) -> Receipt:
         """Run one batch, or return the receipt that its request id already has.
 
+        Args:
+            minted: The id was made for this call: it is not looked up first, and is no less unique.
         Raises:
             LeaseError: the lease does not admit it.
             RequestConflict: the id was used for another body.
@@ -131,7 +136,7 @@ class Door:
         """
         assert self._nursery is not None, "run() owns the batches"
         admission = self._leases().admit(lease_token, request.epoch)
-        turn = _Turn(request, admission, caller, _BatchPermit(admission.permit))
+        turn = _Turn(request, admission, caller, _BatchPermit(admission.permit), minted)
         self._nursery.start_soon(self._take_turn, turn)
         try:
             await turn.done.wait()
@@ -207,9 +212,10 @@ class Door:
     async def _pass(self, turn: _Turn) -> Receipt:
         request, claim = turn.request, turn.admission.claim
         intent = self._journal.intent(request, conversation_id=claim.conversation_id, lease_id=claim.lease_id)
-        stored = await self._journal.lookup(request.request_id, intent.fingerprint)
-        if stored is not None:
-            return stored
+        if not turn.minted:
+            stored = await self._journal.lookup(request.request_id, intent.fingerprint)
+            if stored is not None:
+                return stored
         batch, display = await self._admit(turn)
         async with self._sending:
             if not turn.permit.valid:  # the checks took time: raise what has become of the lease
@@ -236,7 +242,11 @@ class Door:
             request, self._screens.sight, epoch=turn.admission.epoch, screen=self._live.screen
         )
         atoms = plan_batch(request.inputs, sight, display.size)
-        scene = await display.scene()
+        place, top = dispatcher.place_bound(request, sight, atoms[0]), None
+        if place is None:
+            scene = await display.scene()
+        else:
+            scene, top = await display.scene_at(place)
         now = self._clock.monotonic()
         self._restless.note(self._last_windows, scene.windows, now)
         untouched = sight is not None and self._last[1] is not sight  # nothing was sent since it was taken
@@ -255,7 +265,7 @@ class Door:
             untouched=untouched,
             accessibility=self._accessibility,
         )
-        await dispatcher.check_binding(batch, display, 0)
+        await dispatcher.check_binding(batch, display, 0, top=top)
         await self._judge(turn)
         return batch, display
 

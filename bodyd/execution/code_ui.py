@@ -29,7 +29,9 @@ _READS = frozenset(("screenshot", "settle", "pointer", "windows", "clipboard"))
 class Desk(Protocol):
     """What of the body code may use; driver/body.py's, method for method."""
 
-    async def input(self, request: a.InputRequest, *, caller: Caller, lease_token: str) -> Receipt: ...
+    async def input(
+        self, request: a.InputRequest, *, caller: Caller, lease_token: str, minted: bool
+    ) -> Receipt: ...
 
     async def settle(self) -> None: ...
 
@@ -142,7 +144,7 @@ class Hands:
                 "settle": False,
             }
         )
-        receipt = await self._desk.input(request, caller=self._caller, lease_token=self._token)
+        receipt = await self._desk.input(request, caller=self._caller, lease_token=self._token, minted=True)
         self._last, self._unsettled = request.request_id, True
         for item in receipt.inputs:
             if item.delivery.outcome is not Outcome.CONFIRMED:

@@ -3,7 +3,7 @@ than is known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -14,7 +14,8 @@ from bodyd.contract.geometry import Point
 from bodyd.contract.receipts import InputReceipt
 from bodyd.display.display import Scene
 from bodyd.display.input import SendReport
-from bodyd.driver.dispatcher import Batch, dispatch
+from bodyd.driver.admission import Sight
+from bodyd.driver.dispatcher import Batch, dispatch, place_bound
 from bodyd.errors import BodydError, DisplayUnavailable, OutOfBounds, TooLarge, Unavailable
 
 WAIT = {"type": "wait", "ms": 0}
@@ -93,3 +94,16 @@ async def test_what_can_not_be_read_is_uncertain_and_ends_the_batch(error):
     assert (receipts[0].delivery.outcome, receipts[0].effect.outcome) == ("confirmed", "uncertain")
     assert receipts[0].effect.evidence == "expect_unread"
     assert receipts[1].delivery.reason == "not_attempted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "binding", "place"),
+    [("click", "window", Point(x=3, y=4)), ("click", "none", None), ("keypress", "window", None)],
+)
+def test_only_a_bound_pointer_input_brings_its_own_look(kind: str, binding: str, place: Point | None):
+    """The rest go by the windows as they were last seen, so that they are looked at anew."""
+    action = {"type": kind, "x": 3, "y": 4} if kind == "click" else {"type": kind, "keys": ["a"]}
+    request = parse_input_request({"request_id": "r", "epoch": 1, "inputs": [action], "binding": binding})
+    atoms = plan(request.inputs[0], lambda x, y: Point(x=x, y=y))
+    assert place_bound(request, cast(Sight, object()), atoms) == place
+    assert place_bound(request, None, atoms) is None

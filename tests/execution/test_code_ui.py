@@ -124,3 +124,19 @@ async def test_calls_are_counted_whatever_they_are(hands: Hands, desk: FakeDesk)
     assert cast(dict[str, Any], answer["error"])["code"] == "too_many_ui_calls"
     assert hands.calls == MAX_UI_CALLS + 1
     assert len(desk.asked) == MAX_UI_CALLS // 2
+
+
+async def test_the_ids_of_inputs_are_made_for_the_call(hands: Hands, desk: FakeDesk) -> None:
+    """One for each, so that the door need not look them up first."""
+    seen: list[tuple[str, bool]] = []
+
+    async def take(request: Any, *, minted: bool, **_: object) -> Any:
+        await trio.lowlevel.checkpoint()
+        seen.append((request.request_id, minted))
+        raise BodyStopped("enough")
+
+    desk.input = take
+    await hands.do("inputs", ARGS["inputs"])
+    await hands.do("windows", {})
+    await hands.do("inputs", ARGS["inputs"])
+    assert seen == [("code_1.1", True), ("code_1.3", True)]
