@@ -231,15 +231,20 @@ class AppTrees:
 
     async def _ask_all(self, app: App, level: Sequence[tuple[Ref, Ref]]) -> None:
         """Make the nodes of *level* known, and their children, as far as they show."""
-        todo = iter([pair for pair in level if not _known(app, pair[0])])
+        todo = iter([pair for pair in level if not _known(app, *pair)])
 
         async def work() -> None:
             for ref, parent in todo:
-                item = app.items.get(ref[1]) or await self.item(ref, parent)
+                item = app.items.get(ref[1])
+                if item is None or parent == app.root:
+                    item = await self.item(ref, parent)
+                elif not _shows(app, item):
+                    item = replace(item, states=state_bits(await self.ask(ref, ACCESSIBLE, "GetState")))
                 if item is None:
+                    app.items.pop(ref[1], None)
                     continue
                 app.items[ref[1]] = item
-                if _shows(app, item):
+                if _shows(app, item) and not (parent == app.root and ref[1] in app.inner):
                     app.inner[ref[1]] = await self.children(ref)
 
         async with trio.open_nursery() as nursery:
@@ -247,16 +252,17 @@ class AppTrees:
                 nursery.start_soon(work)
 
 
-def _known(app: App, ref: Ref) -> bool:
+def _known(app: App, ref: Ref, parent: Ref) -> bool:
     """Whether nothing has to be asked of *ref*.
 
-    Chromium tells nobody that a page has come, gone or changed into another: the panel around it is
-    asked at every look.
+    Not all is told in events: Chromium tells nobody that a page has come, gone or changed into another,
+    and what an app says before it is known is lost. So windows, what does not show, and the panel around
+    a page are asked at every look.
     """
     item, inner = app.items.get(ref[1]), app.inner.get(ref[1])
-    if item is None or (inner is None and _shows(app, item)):
+    if item is None or inner is None or parent == app.root or not _shows(app, item):
         return False
-    if inner is None or not _shows(app, item) or item.role != PANEL:
+    if item.role != PANEL:
         return True
     children = [app.items.get(child[1]) for child in inner]
     return bool(inner) and all(child is not None and child.role != DOCUMENT_WEB for child in children)

@@ -99,7 +99,7 @@ class Bus:
         """Read until the bus is lost or sends what no bus does."""
         try:
             await self._read()
-        except (Malformed, trio.BrokenResourceError, trio.ClosedResourceError):
+        except (Malformed, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
             self.lost.set()
