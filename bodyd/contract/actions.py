@@ -92,6 +92,19 @@ class TripleClick(_Pointer):
     button: Button = "left"
 
 
+class ClickElement(_Input):
+    """Click in the middle of an element of the screenshot that the request names, if it is still there."""
+
+    type: Literal["element"] = "element"
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    button: Button = "left"
+    keys: KeyNames | None = None
+
+    def at(self, x: int, y: int) -> Click:
+        """The same click, there."""
+        return Click(x=x, y=y, button=self.button, keys=self.keys)
+
+
 class Move(_Pointer):
     type: Literal["move"] = "move"
 
@@ -178,6 +191,7 @@ Action = Annotated[
     Click
     | DoubleClick
     | TripleClick
+    | ClickElement
     | Move
     | Scroll
     | Drag
@@ -191,10 +205,10 @@ Action = Annotated[
     | TakeScreenshot,
     Field(discriminator="type"),
 ]
-POINTER_TYPES = (Click, DoubleClick, TripleClick, Move, Scroll, Drag, ButtonDown, ButtonUp)
+POINTER_TYPES = (Click, DoubleClick, TripleClick, ClickElement, Move, Scroll, Drag, ButtonDown, ButtonUp)
 KEYBOARD_TYPES = (Keypress, Hold, Type, Paste)
 OPENAI_TYPES = frozenset("click double_click drag keypress move screenshot scroll type wait".split())
-TYPES = OPENAI_TYPES | {"triple_click", "button_down", "button_up", "hold", "paste"}
+TYPES = OPENAI_TYPES | {"triple_click", "element", "button_down", "button_up", "hold", "paste"}
 
 BUTTONS: dict[str, int] = {"left": 1, "middle": 2, "wheel": 2, "right": 3, "back": 8, "forward": 9}
 """X button numbers (core protocol; 8 and 9 by the convention of every toolkit)."""
@@ -259,6 +273,8 @@ def check_keys(action: Action) -> None:
         case Click(keys=names) | DoubleClick(keys=names) | TripleClick(keys=names) | Move(keys=names):
             key_names.modifiers(names)
         case Scroll(keys=names) | Drag(keys=names) | ButtonDown(keys=names) | ButtonUp(keys=names):
+            key_names.modifiers(names)
+        case ClickElement(keys=names):
             key_names.modifiers(names)
         case Type() | Paste() | Wait() | TakeScreenshot():
             pass

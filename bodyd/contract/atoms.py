@@ -76,6 +76,8 @@ def plan(action: a.Action, to_body: ToBody) -> tuple[Atom, ...]:
             # But not between presses: Chromium takes two of one millisecond for one.
             more = (Pause(TAP_SECONDS), *press) * (_PRESSES[action.type] - 1)
             return _held(modifiers(action.keys), (_move(action, to_body), *press, *more))
+        case a.ClickElement():  # whoever knows where it is plans the click there
+            return plan(action.at(0, 0), to_body)
         case a.Move():
             return _held(modifiers(action.keys), (_move(action, to_body),))
         case a.ButtonDown():

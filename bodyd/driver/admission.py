@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from bodyd.contract import actions as a
 from bodyd.contract.atoms import Atom, plan
+from bodyd.contract.elements import Element, Target
 from bodyd.contract.geometry import Bounds, Point, Size, image_to_body
 from bodyd.contract.inventory import Window
 from bodyd.contract.keys import chord
@@ -96,6 +97,7 @@ def plan_batch(
 
     Raises:
         OutOfBounds: a coordinate outside the image or off the screen; names the input.
+        StaleScreenshot: an element that the screenshot does not tell of.
     """
     image = sight.shot.size if sight else screen
     bounds = sight.shot.bounds if sight else Bounds(x=0, y=0, width=screen.width, height=screen.height)
@@ -112,8 +114,57 @@ def plan_batch(
                 )
             return point
 
-        planned.append(plan(action, to_body))
+        if isinstance(action, a.ClickElement):
+            middle = middle_of(action, sight, index=index)
+            planned.append(plan(action.at(middle.x, middle.y), lambda x, y: Point(x=x, y=y)))
+        else:
+            planned.append(plan(action, to_body))
     return tuple(planned)
+
+
+def element_of(action: a.ClickElement, sight: Sight | None, *, index: int) -> Element:
+    """The element as the screenshot has it.
+
+    Raises:
+        StaleScreenshot: it has none of that id, or no elements.
+    """
+    told = (sight.shot.elements if sight is not None else None) or ()
+    found = next((element for element in told if element.id == action.id), None)
+    if found is None:
+        raise StaleScreenshot(
+            f"inputs[{index}]: the screenshot tells of no such element; take one with `elements` and look "
+            "again; nothing was sent",
+            param=f"inputs[{index}].id",
+        )
+    return found
+
+
+def middle_of(action: a.ClickElement, sight: Sight | None, *, index: int) -> Point:
+    """Where it is clicked, on the body's screen. Raises StaleScreenshot, as `element_of`."""
+    place = element_of(action, sight, index=index).bounds
+    return Point(x=place.x + place.width // 2, y=place.y + place.height // 2)
+
+
+def check_element(seen: Element, now: Target | None, *, index: int) -> None:
+    """The element that gets the click is the one that was seen, or is in it, and looks as it did.
+
+    Args:
+        now: What is at the middle of where it was.
+    Raises:
+        StaleScreenshot: it has gone, moved, changed its role or name, or something covers it.
+    """
+    if now is not None and now.element is not None:
+        around = {(ancestor.id, ancestor.role, ancestor.name) for ancestor in now.ancestors}
+        itself = now.element.id == seen.id and now.element.bounds == seen.bounds
+        if (seen.id, seen.role, seen.name) in around | ({_named(now.element)} if itself else set()):
+            return
+    raise StaleScreenshot(
+        f"inputs[{index}]: the element is not there any more as it was; {_FRESH}", param=f"inputs[{index}].id"
+    )
+
+
+def _named(element: Element) -> tuple[str, str, str]:
+    return (element.id, element.role, element.name)
 
 
 def _place(window: Window | None) -> tuple[int, Bounds] | None:

@@ -36,11 +36,13 @@ from . import verifier, witness
 from .admission import (
     Reach,
     Sight,
+    check_element,
     check_focus,
     check_free,
     check_keyboard,
     check_pointer,
     check_uncovered,
+    element_of,
     for_manager,
     pointer_target,
 )
@@ -99,6 +101,7 @@ async def check_binding(
         top: What the server would give it to, where that was asked together with the batch's scene.
     Raises:
         StaleScreenshot: it would reach something else; nothing of it was sent.
+        AccessibilityUnavailable: it is aimed at an element, and its app does not say what is there.
     """
     sight, action, before = batch.sight, batch.request.inputs[index], batch.target
     batch.target = _target(batch, index)
@@ -111,6 +114,9 @@ async def check_binding(
         batch.target = _target(batch, index)
     if isinstance(action, (*a.KEYBOARD_TYPES, a.Scroll)):
         _check_keys(batch, sight, index)
+    if isinstance(action, a.ClickElement):
+        await _check_element(batch, action, sight, index)
+        top = None  # that took a while
     if isinstance(action, a.POINTER_TYPES):
         await _check_place(batch, display, sight, index, pixels=pixels, top=top)
 
@@ -135,6 +141,14 @@ def _check_keys(batch: Batch, sight: Sight, index: int) -> None:
     if isinstance(batch.request.inputs[index], a.KEYBOARD_TYPES):
         acted = batch.reach.acted
         check_focus(sight, active, scene.focus, index=index, clients=scene.clients, acted=acted)
+
+
+async def _check_element(batch: Batch, action: a.ClickElement, sight: Sight, index: int) -> None:
+    """By the app's word; where its window is and what is on top there is asked of the X server after that."""
+    if batch.accessibility is None:
+        raise AccessibilityUnavailable("accessibility is off; nothing was sent")
+    now = await batch.accessibility.at(_point(batch.atoms[index]))
+    check_element(element_of(action, sight, index=index), now, index=index)
 
 
 async def _check_place(

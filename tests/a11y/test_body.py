@@ -12,6 +12,7 @@ import trio
 from bodyd.client import BodyClient, ClientLease
 from bodyd.contract.elements import AccessibilityState, Element
 from bodyd.contract.screenshots import Screenshot, ScreenshotRequest
+from bodyd.errors import StaleScreenshot
 from tests.body.world import World, bare_world, folder, running_world
 
 GTK = """
@@ -116,6 +117,17 @@ async def test_an_effect_is_read_back_from_the_target(lease: ClientLease) -> Non
     box = {"x": agree.bounds.x + 8, "y": agree.bounds.y + 8}
     receipt = await lease.input([{"type": "click", **box}], screenshot_id=shot.screenshot_id)
     assert receipt.inputs[0].effect.evidence in ("state_changed", "focus_gained")
+
+
+async def test_an_element_is_clicked_by_its_id(world: World, lease: ClientLease) -> None:
+    """A button's id of the screenshot is a click in its middle; an id that it does not have sends nothing."""
+    shot, button = await seen(lease, "push button", "retitle")
+    receipt = await lease.input([{"type": "element", "id": button.id}], screenshot_id=shot.screenshot_id)
+    assert receipt.delivery == "confirmed"
+    assert await world.page.until(lambda page: page.entries("click"), within=20)
+    shot = await lease.screenshot(ELEMENTS)
+    with pytest.raises(StaleScreenshot):
+        await lease.input([{"type": "element", "id": "1.2/999999"}], screenshot_id=shot.screenshot_id)
 
 
 async def test_input_goes_on_when_the_bus_is_killed(

@@ -190,3 +190,14 @@ def test_points_names_every_coordinate():
     assert list(a.points(drag)) == [(1, 2), (3, 4)]
     assert list(a.points(a.Move(x=0, y=0))) == [(0, 0)]
     assert list(a.points(a.Wait())) == []
+
+
+def test_an_element_is_a_click_where_it_is():
+    """Until its place is known it has the units of a click; its modifiers are checked like any."""
+    raw = {"type": "element", "id": "1.2/7", "button": "right", "keys": ["CTRL"]}
+    action = a.parse_action(raw, param="a")
+    assert isinstance(action, a.ClickElement)
+    assert action.at(3, 4) == a.Click(x=3, y=4, button="right", keys=("CTRL",))
+    assert units(action) == units(action.at(3, 4))
+    with pytest.raises(UnknownKey):
+        a.parse_action({**raw, "keys": ["nosuchkey"]}, param="a")

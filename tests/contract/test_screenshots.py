@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bodyd.contract.elements import AccessibilityState
 from bodyd.contract.geometry import Bounds, Point
 from bodyd.contract.inventory import Window
 from bodyd.contract.screenshots import Cursor, Screenshot, ScreenTarget
@@ -61,3 +62,12 @@ def test_the_size_is_the_images_not_the_screens() -> None:
     """A downscaled screenshot's size is that of its pixels."""
     shot = screenshot()
     assert (shot.size.width, shot.size.height) == (640, 400)
+
+
+def test_elements_are_in_its_json_only_where_they_were_asked_for() -> None:
+    """A screenshot that nobody asked elements of says nothing of accessibility."""
+    shot = screenshot()
+    names = {"accessibility", "elements", "elements_truncated"}
+    assert not names & shot.model_dump(mode="json").keys()
+    asked = shot.model_copy(update={"accessibility": AccessibilityState.OFF})
+    assert asked.model_dump(mode="json").keys() - shot.model_dump(mode="json").keys() == names

@@ -8,12 +8,14 @@ import pytest
 
 from bodyd.contract import actions as a
 from bodyd.contract.atoms import MoveTo
+from bodyd.contract.elements import Ancestor, Element, Target
 from bodyd.contract.geometry import Bounds, Point, Size
 from bodyd.contract.inventory import Window
 from bodyd.contract.screenshots import Cursor, Screenshot, ScreenTarget
 from bodyd.driver.admission import (
     Reach,
     Sight,
+    check_element,
     check_focus,
     check_free,
     check_keyboard,
@@ -256,3 +258,52 @@ def test_a_focus_that_moved_during_the_picture_is_known():
     assert not replace(sight(window(1, active=True)), before=(window(1, active=True),)).focus_changed
     assert replace(sight(window(1, active=True)), before=(window(1),)).focus_changed
     assert replace(sight(window(1)), before=(window(1, active=True),)).focus_changed
+
+
+PAY = Element(id="1.2/7", role="push button", name="Pay", bounds=Bounds(x=100, y=50, width=40, height=20))
+
+
+def telling(*elements: Element) -> Sight:
+    seen = sight(window(1))
+    return replace(seen, shot=seen.shot.model_copy(update={"elements": elements}))
+
+
+def test_an_element_is_clicked_in_its_middle():
+    """Its place is the screen's, whatever the image's scale; one that it does not tell of is refused."""
+    action = a.ClickElement(id=PAY.id)
+    ((move, *_),) = plan_batch([action], telling(PAY), SCREEN)
+    assert move == MoveTo(120, 60)
+    for seen in (telling(), sight(), None):
+        with pytest.raises(StaleScreenshot):
+            plan_batch([action], seen, SCREEN)
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        (Target(PAY), True),
+        (
+            Target(
+                PAY.model_copy(update={"role": "static", "id": "1.2/8"}),
+                (Ancestor("1.2/7", "push button", "Pay"),),
+            ),
+            True,
+        ),
+        (Target(PAY.model_copy(update={"id": "1.2/8"})), False),
+        (Target(PAY.model_copy(update={"name": "Delete"})), False),
+        (Target(PAY.model_copy(update={"bounds": Bounds(x=0, y=50, width=140, height=20)})), False),
+        (
+            Target(PAY.model_copy(update={"id": "1.2/8"}), (Ancestor("1.2/7", "push button", "Delete"),)),
+            False,
+        ),
+        (Target(None), False),
+        (None, False),
+    ],
+)
+def test_an_element_must_be_there_as_it_was(now: Target | None, same: bool):
+    """The one that was seen gets the click, or something within it; same role, same name, same place."""
+    if same:
+        check_element(PAY, now, index=0)
+    else:
+        with pytest.raises(StaleScreenshot):
+            check_element(PAY, now, index=0)
