@@ -6,7 +6,7 @@ import http.client
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -21,6 +21,15 @@ from .world import World, bare_world, configure, folder
 POLICY = {"default": "allow", "deny": ["curl"]}
 MARK = "86399.25"
 SOON = 20.0
+CODE_MARK = "bodyd-stubborn"
+STUBBORN = f"""
+import ctypes, os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+ctypes.CDLL(None).prctl(15, b"{CODE_MARK}")
+os.fork()
+os.setsid() if os.getpid() != os.getpgrp() else None
+while True: time.sleep(1)
+"""
 
 
 class Api:
@@ -29,6 +38,7 @@ class Api:
     opened: ClassVar[list[http.client.HTTPConnection]] = []
 
     def __init__(self, world: World, *, acquire: bool = True) -> None:
+        self._world = world
         where = urlsplit(world.url)
         self._connection = http.client.HTTPConnection(str(where.hostname), where.port, timeout=SOON)
         self.opened.append(self._connection)
@@ -41,6 +51,12 @@ class Api:
     def post(self, path: str, body: dict[str, Any], *, wait: bool = True) -> Any:
         self._connection.request("POST", path, json.dumps(body), self._headers)
         return json.loads(self._connection.getresponse().read()) if wait else None
+
+    def beside(self) -> Api:
+        """Another connection, under the same lease."""
+        other = Api(self._world, acquire=False)
+        other._headers = self._headers
+        return other
 
     def jobs(self) -> Any:
         self._connection.request("GET", "/v1/tools/shell/jobs", headers=self._headers)
@@ -76,9 +92,25 @@ def sleeping() -> bool:
     return False
 
 
-def until(met: bool) -> None:
+def coding() -> bool:
+    """Whether code of these tests runs somewhere on this machine."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                if file.read().strip() == CODE_MARK:
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def until_code(met: bool) -> None:
+    until(met, coding)
+
+
+def until(met: bool, looked: Callable[[], bool] = sleeping) -> None:
     end = time.monotonic() + SOON
-    while sleeping() is not met:
+    while looked() is not met:
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -111,13 +143,16 @@ def test_a_client_that_hangs_up_ends_its_command(world: World) -> None:
 
 
 def test_a_killed_daemon_leaves_no_command(world: World) -> None:
-    """kill -9 ends every command with the daemon; the next one starts, and the folder is still there."""
+    """kill -9 ends commands and code with the daemon; the next one starts, and the folder is still there."""
     api = Api(world)
     api.shell("echo kept > file")
     api.post("/v1/tools/shell", {"commands": [f"setsid sleep {MARK} & sleep {MARK}"]}, wait=False)
     until(True)
+    api.beside().post("/v1/tools/exec_py", {"code": STUBBORN}, wait=False)
+    until_code(True)
     world.kill()
     until(False)
+    until_code(False)
     world.start()
     Api(world, acquire=False).post("/v1/lease/recover", {})
     assert Api(world).shell("cat file")["output"][0]["stdout"] == "kept\n"
