@@ -99,6 +99,16 @@ def _parser() -> argparse.ArgumentParser:
     stop.add_argument(
         "--reason", default="stopped from the command line", help="for the audit and the driver"
     )
+    stop_key = add(
+        "stop-key", _stop_key, "On your own desktop: stop the body at a key, whatever window has the focus."
+    )
+    stop_key.add_argument("--key", default="ctrl+alt+esc", help="keys joined by + (default ctrl+alt+esc)")
+    stop_key.add_argument(
+        "--body", metavar="URL", help="a daemon elsewhere: its URL (default: this machine's own)"
+    )
+    stop_key.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="has a token of that daemon, of scope driver or owner"
+    )
     add("resume", _resume, "Let drivers in again after a stop or a pause.")
     recover = add("recover", _recover, "Bring the body out of recovery_required.")
     recover.add_argument(
@@ -234,6 +244,34 @@ def _token(args: argparse.Namespace) -> int:
 def _stop(args: argparse.Namespace) -> int:
     view = _call(args, lambda client: client.stop(reason=args.reason))
     print(f"lease {view.state}, epoch {view.epoch}; `bodyd resume` lets drivers in again")
+    return 0
+
+
+def _stop_key(args: argparse.Namespace) -> int:
+    from bodyd import cli_stop_key
+
+    def listen(client: BodyClient) -> Any:  # noqa: ANN401
+        return cli_stop_key.listen(client, args.key, f"stop key {args.key}", _say)
+
+    if (args.body is None) != (args.token_file is None):
+        raise ConfigError("--body and --token-file go together: a daemon elsewhere, and its token")
+    if args.body is None:
+        _call(args, listen)
+        return 0
+
+    import trio
+
+    from bodyd.client import BodyClient
+
+    async def talk() -> None:
+        try:
+            token = args.token_file.read_text().strip()
+        except OSError as exc:
+            raise ConfigError(f"{args.token_file}: {exc.strerror}") from exc
+        async with BodyClient(url=args.body, token=token) as client:
+            await listen(client)
+
+    trio.run(talk)
     return 0
 
 
