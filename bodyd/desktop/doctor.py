@@ -14,7 +14,7 @@ import trio
 from bodyd.config import Config
 from bodyd.errors import BodydError
 
-from . import browser, selftest, selftest_x
+from . import accessibility, browser, selftest, selftest_x
 from .cgroups import CONTROLLERS, open_cgroups
 from .isolation import programs, read, system
 from .layout import Uids, uids
@@ -61,6 +61,7 @@ async def examine(config: Config) -> list[Probe]:
         _user(who),
         *_programs(config, here),
         _browser(config, here),
+        *([_accessibility(here)] if config.accessibility.enabled else []),
         *_fonts(here),
     ]
     said = "bwrap is missing" if shutil.which("bwrap") is None else await selftest.namespaces(who)
@@ -167,6 +168,15 @@ def _browser(config: Config, here: System) -> Probe:
         return Probe("browser", "ok", browser.program(path))
     except BodydError as exc:
         return Probe("browser", "fail", exc.message, install("browser", here.distribution))
+
+
+def _accessibility(here: System) -> Probe:
+    """Asked for and not there, the body does not start."""
+    missing = accessibility.missing()
+    if not missing:
+        return Probe("accessibility", "ok", "dbus-daemon and the registry are there")
+    fix = install("at-spi2-core dbus-daemon libatk-bridge2.0-0", here.distribution)
+    return Probe("accessibility", "fail", f"accessibility.enabled needs {', '.join(missing)}", fix)
 
 
 def _fonts(here: System) -> list[Probe]:

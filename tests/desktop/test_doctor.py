@@ -233,3 +233,12 @@ def test_in_a_sandbox_without_the_rights_the_advice_is_exact(lacking, place):
     assert fix in probes["namespaces"]["fix"]
     assert probes["uids"]["status"] == "warn"
     assert "egress" not in probes
+
+
+def test_accessibility_that_is_asked_for_needs_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing of it is named, with the packages to install."""
+    monkeypatch.setattr(doctor.accessibility, "PROGRAMS", ("/nonexistent/dbus-daemon",))
+    probe = doctor._accessibility(doctor.system())
+    assert probe.status == "fail"
+    assert "/nonexistent/dbus-daemon" in probe.detail
+    assert "at-spi2-core" in probe.fix
