@@ -30,9 +30,9 @@ class Seen(NamedTuple):
 
 
 class Recorder:
-    """A window over the whole screen, above everything, focused."""
+    """A window over the whole screen, above everything, focused; the window manager's, if it is *managed*."""
 
-    def __init__(self, x: XConnection) -> None:
+    def __init__(self, x: XConnection, *, managed: bool = False) -> None:
         self.x = x
         size = x.root.get_geometry()
         mask = (
@@ -50,12 +50,15 @@ class Recorder:
             size.height,
             0,
             X.CopyFromParent,
-            override_redirect=1,
+            override_redirect=not managed,
             background_pixel=0x406080,
             event_mask=mask,
         )
         self.window.map()
-        self.window.set_input_focus(X.RevertToParent, X.CurrentTime)
+        if managed:
+            self.window.set_wm_name("recorder")
+        else:
+            self.window.set_input_focus(X.RevertToParent, X.CurrentTime)
         x.display.sync()
         self.seen()
 
