@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
@@ -159,7 +159,12 @@ class Code:
                 admission = self._leases.admit_again(admission)
                 outcome = Outcome(f"code_{secrets.token_hex(8)}", tell=tell)
                 await self._write_down(request, admission, outcome.call_id)
-                admission = self._leases.admit_again(admission)
+                try:
+                    admission = self._leases.admit_again(admission)
+                except BodydError as exc:  # on record as a call, it needs an end there
+                    with trio.move_on_after(END_S, shield=True), suppress(EndNotRecorded):
+                        await self._write_down_end(exc.code, 0, outcome)
+                    raise
                 if tell is not None:
                     tell(None)
                 hands = Hands(
@@ -211,13 +216,14 @@ class Code:
             raise
         finally:
             try:
-                await self._write_down_end(end, hands, outcome)
+                with trio.move_on_after(2 * END_S, shield=True):  # its own bound is the tighter one
+                    await self._write_down_end(end, hands.calls, outcome)
             except EndNotRecorded:
                 if through:  # else what came first says more, and a cancellation must not be lost
                     raise
 
-    async def _write_down_end(self, end: str, hands: Hands, outcome: Outcome) -> None:
-        facts = {"call_id": outcome.call_id, "end": end, "ui_calls": hands.calls}
+    async def _write_down_end(self, end: str, ui_calls: int, outcome: Outcome) -> None:
+        facts = {"call_id": outcome.call_id, "end": end, "ui_calls": ui_calls}
         try:
             with trio.fail_after(END_S, shield=True):
                 await self._journal.audit("code.ended", facts)

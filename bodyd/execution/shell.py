@@ -10,25 +10,19 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 import trio
 
 from bodyd.clock import Clock
 from bodyd.config import Config
-from bodyd.contract.ports import (
-    ApprovalPort,
-    ApprovalRequest,
-    ProcessChunk,
-    ProcessResult,
-)
+from bodyd.contract.ports import CANCELLED_EXIT, ApprovalPort, ApprovalRequest, ProcessChunk, ProcessResult
 from bodyd.contract.shell import ShellRequest, checked
 from bodyd.desktop.egress import EgressProxy
 from bodyd.desktop.layout import Layout
-from bodyd.errors import IsolationUnavailable, LeaseError, PolicyRefused, Unavailable
+from bodyd.errors import BodydError, IsolationUnavailable, LeaseError, PolicyRefused, Unavailable
 from bodyd.journal.journal import Journal
 from bodyd.lease.manager import LeaseManager
 from bodyd.lease.permit import Admission
@@ -44,8 +38,6 @@ APPROVAL_S = 60.0
 SELF_TEST_S = 15.0
 MIN_RENEWAL_S, MAX_RENEWAL_S = 0.02, 5.0
 _SELF_TEST = " self-test"  # no conversation is called so: their names have no spaces
-
-log = structlog.get_logger("bodyd.shell")
 
 
 @dataclass(eq=False)
@@ -165,7 +157,12 @@ class Shell:
         folder = self._workspace.folder(admission.claim.conversation_id)
         cwd = folder.inside(request.working_directory)
         await self._journal.audit("shell.call", facts)
-        admission = self._leases.admit_again(admission)  # all of that took time
+        try:
+            admission = self._leases.admit_again(admission)  # all of that took time
+        except BodydError:
+            with trio.move_on_after(END_S, shield=True), suppress(BodydError):
+                await self._write_down_unbegun(call_id, len(request.commands))
+            raise
         limits = self._settings.limits
         longest = limits.job_timeout_ms if request.background else limits.timeout_ms
 
@@ -184,6 +181,14 @@ class Shell:
             report=report,
         )
         return _Admitted(call, admission, request.background)
+
+    async def _write_down_unbegun(self, call_id: str, count: int) -> None:
+        """On record as a call, its commands need an end there; a journal that fails can't have one."""
+        with trio.move_on_after(END_S, shield=True), suppress(BodydError):
+            for unbegun in (
+                _ended(call_id, n, Ended("cancelled", CANCELLED_EXIT, 0, 0)) for n in range(count)
+            ):
+                await self._journal.audit("shell.command", unbegun)
 
     def _facts(
         self, call_id: str, request: ShellRequest, judgements: Sequence[Judgement], admission: Admission
@@ -264,8 +269,8 @@ class Shell:
         finally:
             self._admitted.discard(admitted)
             self.jobs.ended(admitted.call)
-        if surplus := self._workspace.surplus({a.call.folder.path for a in self._admitted}):
-            await trio.to_thread.run_sync(self._remove, surplus)
+        for surplus in self._workspace.surplus({a.call.folder.path for a in self._admitted}):
+            await trio.to_thread.run_sync(self._workspace.remove, surplus)
 
     async def _watch(self, admitted: _Admitted) -> None:
         """Renew the claim while the call runs; end or freeze the call when the claim is fenced.
@@ -295,10 +300,6 @@ class Shell:
         view = self._leases.view()
         kept = {claim.lease_id for claim in (view.claim, view.suspended) if claim is not None}
         return admission.claim.lease_id in kept
-
-    def _remove(self, folders: Sequence[Any]) -> None:
-        for folder in folders:
-            self._workspace.remove(folder)
 
     async def test(self) -> None:
         """Run `true` once: what does not work is said at the start, not to the first caller.

@@ -17,7 +17,7 @@ from bodyd.execution.code_output import Outcome
 from bodyd.execution.code_ui import Desk
 from tests.desktop.conftest import descendants
 
-from .world import OWNER, SOON, World, until, world
+from .world import OWNER, SOON, World, left_once_written, revoked_once_written, until, world
 
 
 class EmptyDesk:
@@ -221,6 +221,28 @@ def _forget_ends(run: Coder, monkeypatch: pytest.MonkeyPatch) -> None:
         return await kept(kind, data)
 
     monkeypatch.setattr(run.w.journal, "audit", full)
+
+
+async def test_every_call_on_record_has_its_end_there(monkeypatch: pytest.MonkeyPatch):
+    """Also one whose lease ends, or whose client leaves, while it is being written down."""
+    async with coder() as run:
+        with revoked_once_written(run.w, "code.call", monkeypatch), pytest.raises(LeaseError):
+            await run("1 + 1")
+        await run.w.acquire()
+        with trio.CancelScope() as client, left_once_written(run.w, "code.call", client, monkeypatch):
+            await run("1 + 1")
+        assert await run.text("1 + 1") == "2\n"
+        calls, ends = await run.w.audited("code.call"), await run.w.audited("code.ended")
+    assert [one["call_id"] for one in ends] == [one["call_id"] for one in calls]
+    assert [one["end"] for one in ends] == ["stale_lease", "cancelled", "ended"]
+
+
+async def test_what_can_not_be_shown_is_named():
+    """A path is no picture: the error says what would be, and not what the library missed in it."""
+    async with coder() as run:
+        outcome = await run("display('shot.png')")
+    assert outcome.error is not None
+    assert "display() takes a PIL image, an array or a PNG's bytes, not str" in outcome.error["message"]
 
 
 async def test_a_stream_of_a_tool_that_closes_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -10,11 +10,20 @@ import trio
 
 from bodyd.contract.lease import AcquireRequest, LeaseState
 from bodyd.contract.ports import ProcessResult
-from bodyd.errors import EndNotRecorded, JournalUnavailable, StaleEpoch, StaleLease
+from bodyd.errors import EndNotRecorded, JournalUnavailable, LeaseError, StaleEpoch, StaleLease
 from tests.desktop.conftest import descendants
 
 from .trees import BOMB, TREE
-from .world import OWNER, SOON, World, chunks_until, until, world
+from .world import (
+    OWNER,
+    SOON,
+    World,
+    chunks_until,
+    left_once_written,
+    revoked_once_written,
+    until,
+    world,
+)
 
 FENCES = {
     "release": lambda w: w.release(),
@@ -199,6 +208,23 @@ async def _end_with_full_disk(w: World, full, monkeypatch) -> None:
         monkeypatch.setattr(w.journal, "audit", full)
         with pytest.raises(EndNotRecorded):
             [one async for one in output]
+
+
+async def test_every_call_on_record_has_its_ends_there(monkeypatch):
+    """Also one whose lease ends, or whose client leaves, while it is being written down."""
+    async with world() as w:
+        with revoked_once_written(w, "shell.call", monkeypatch), pytest.raises(LeaseError):
+            await w.run("true", "true")
+        await w.acquire()
+        with trio.CancelScope() as client, left_once_written(w, "shell.call", client, monkeypatch):
+            await w.run("true")
+        calls, ends = await w.audited("shell.call"), await w.audited("shell.command")
+    first, second = (one["call_id"] for one in calls)
+    assert [(one["call_id"], one["index"], one["how"]) for one in ends] == [
+        (first, 0, "cancelled"),
+        (first, 1, "cancelled"),
+        (second, 0, "cancelled"),
+    ]
 
 
 async def test_closing_the_shell_kills_everything():

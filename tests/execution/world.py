@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from bodyd.clock import Clock
@@ -159,3 +160,44 @@ def names_of(pids: Sequence[int] | None = None) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@contextmanager
+def revoked_once_written(w: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The lease is revoked between the row of *kind* and whatever comes after it."""
+
+    async def revoke() -> None:
+        await w.leases.revoke(caller=OWNER, reason="in the middle")
+
+    with _once_written(w, kind, revoke, monkeypatch):
+        yield
+
+
+@contextmanager
+def left_once_written(
+    w: World, kind: str, client: trio.CancelScope, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """The client leaves there."""
+
+    async def leave() -> None:
+        client.cancel(reason="the client has left")
+
+    with _once_written(w, kind, leave, monkeypatch):
+        yield
+
+
+@contextmanager
+def _once_written(
+    w: World, kind: str, happens: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    kept = w.journal.audit
+
+    async def audit(this: str, data: Any) -> int:
+        place = await kept(this, data)
+        if this == kind:
+            await happens()
+        return place
+
+    with monkeypatch.context() as patch:
+        patch.setattr(w.journal, "audit", audit)
+        yield

@@ -102,6 +102,10 @@ def _png(image: Value) -> bytes:
     if not hasattr(image, "save"):
         from PIL import Image
 
+        if not hasattr(image, "__array_interface__"):
+            raise TypeError(
+                f"display() takes a PIL image, an array or a PNG's bytes, not {type(image).__name__}"
+            )
         image = Image.fromarray(image)
     if image.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"):
         image = image.convert("RGB")
