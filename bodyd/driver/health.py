@@ -79,6 +79,7 @@ class Health:
         self._vitals = Vitals(READY, READY, READY, READY)  # of the last whole look
         self._present: Vitals | None = None  # of the look under way
         self._looked_at = float("-inf")
+        self._looked_on: object = None  # which server, and which connections to it
         self._asked = trio.Event()
         self._looked = trio.Event()  # set, and replaced, at the end of each look
         self._manager_answers_in = 0  # the generation in which it ever did: not every one can
@@ -106,8 +107,11 @@ class Health:
         return self._vitals
 
     async def fresh(self) -> Vitals:
-        """As of at most FRESH seconds ago; what has not answered FRESH seconds after that is not well."""
-        if trio.current_time() - self._looked_at > FRESH:
+        """As of at most FRESH seconds ago; what has not answered FRESH seconds after that is not well.
+
+        A look at a server that has a successor by now answers for nothing.
+        """
+        if trio.current_time() - self._looked_at > FRESH or self._looked_on != self._here():
             looked = self._looked
             self._asked.set()
             with trio.move_on_after(FRESH):
@@ -125,7 +129,8 @@ class Health:
         return max(0.0, trio.current_time() - due)
 
     async def _look(self) -> None:
-        vitals = self._present = Vitals()
+        vitals, here = Vitals(), self._here()
+        self._present = vitals
         try:
             with trio.move_on_after(ANSWER_SECONDS):
                 display = self._live.current
@@ -138,9 +143,12 @@ class Health:
                 nursery.start_soon(self._look_at_manager, display, vitals)
                 nursery.start_soon(self._look_at_screen, display, vitals)
         self._vitals, self._present = vitals, None
-        self._looked_at = trio.current_time()
+        self._looked_at, self._looked_on = trio.current_time(), here
         self._looked.set()
         self._looked = trio.Event()
+
+    def _here(self) -> object:
+        return self._desktop.generation, self._live.screen
 
     async def _look_at_manager(self, display: Display, vitals: Vitals) -> None:
         """One that has never answered in this generation may not be able to: no judgement is passed."""

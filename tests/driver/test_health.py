@@ -56,6 +56,10 @@ class FakeBody:
         return (WINDOW,)
 
     @property
+    def screen(self) -> tuple[int, int]:
+        return (self.generation, 1)
+
+    @property
     def x_runs(self) -> bool:
         return self.state == "running"
 
@@ -199,3 +203,12 @@ async def test_who_asks_waits_no_longer_than_a_second(autojump_clock, body):
     start = trio.current_time()
     assert (await body.health.fresh()).states()["x"] == "frozen"
     assert trio.current_time() - start <= 1.01
+
+
+async def test_a_look_at_the_server_before_this_one_answers_for_nothing(autojump_clock, body):
+    """However short ago it was: the new one's connections are looked at."""
+    assert (await body.health.fresh()).trouble() is None
+    body.wrong.add("x")
+    assert (await body.health.fresh()).trouble() is None  # a moment ago all was well
+    body.generation += 1
+    assert (await body.health.fresh()).trouble() == "x frozen"

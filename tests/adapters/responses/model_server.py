@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -79,7 +79,8 @@ class ModelServer:
         head = f"HTTP/1.1 {answer.status} X\r\n" + "".join(f"{k}: {v}\r\n" for k, v in fields.items())
         await stream.send_all(head.encode() + b"\r\n" + raw)
         if answer.hang:
-            await stream.receive_some()
+            with suppress(trio.BrokenResourceError):  # a client that was killed resets the connection
+                await stream.receive_some()
             self.left.set()
             return False
         return not answer.cut
