@@ -115,10 +115,15 @@ class JournalConfig(_Section):
 
 
 class PolicyConfig(_Section):
-    """`approve` and `deny` name action types or "*"; no hook answers approvals yet: they are refused."""
+    """`approve` and `deny` name action types or "*".
+
+    `approvals` says who answers for commands that need an approval; no hook answers for input yet: what
+    needs one is refused.
+    """
 
     approve: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    approvals: Literal["none", "console"] = "none"
 
 
 class Config(_Section):

@@ -27,7 +27,7 @@ from bodyd.config import Config
 from bodyd.contract.adapters import Adapter, AdapterContext
 from bodyd.contract.ends import End
 from bodyd.contract.lease import LeaseState, Scope
-from bodyd.contract.ports import BodyPort
+from bodyd.contract.ports import ApprovalPort, BodyPort, ProcessPort
 from bodyd.desktop.desktop import open_desktop
 from bodyd.desktop.egress_lists import EgressLists, apps_rules, shell_rules
 from bodyd.desktop.layout import Layout
@@ -36,6 +36,7 @@ from bodyd.desktop.snapshots import Snapshots
 from bodyd.driver.body import Body, open_body
 from bodyd.driver.homes import Homes
 from bodyd.errors import BodydError, BodyStopped
+from bodyd.execution.board import Board
 from bodyd.http.adapters import find_upstream, open_adapters
 from bodyd.http.app import create_app
 from bodyd.http.asgi import App
@@ -46,6 +47,7 @@ from bodyd.http.upgrades import Upgrades
 from bodyd.journal.chain import Checkpoint
 from bodyd.journal.documents import open_documents
 from bodyd.journal.journal import Journal, open_journal
+from bodyd.policy.approvals import Approvals
 from bodyd.stream.stream import open_stream
 
 if TYPE_CHECKING:
@@ -111,11 +113,17 @@ async def serve(
             for receipt in journal.recovered:
                 report(f"request {receipt.request_id} was cut off by the last stop: {receipt.outcome}")
             tokens = Tokens.load_or_create(private)
+            board = Board(lease=body.lease, now_ms=clock.wall_ms, announce=body.events.publish)
+            approvals = None
+            if config.policy.approvals == "console":
+                approvals = Approvals(now_ms=clock.wall_ms, announce=body.events.publish)
             async with (
                 open_stream(body) as stream,
-                _shell(config, desktop.layout, body, journal, clock) as shell,
+                _shell(config, desktop.layout, body, journal, clock, approvals) as shell,
                 _code(config, desktop.layout, body, journal) as code,
-                _adapters(config, body, shell, private, clock) as adapters,
+                _adapters(
+                    config, body, None if shell is None else board.shell(shell), private, clock
+                ) as adapters,
             ):
                 egress = EgressLists(load, journal.audit)
                 egress.add("apps", desktop.egress, apps_rules)
@@ -131,11 +139,14 @@ async def serve(
                     clock=clock,
                     events=body.events,
                     adapters=adapters,
-                    processes=shell,
-                    jobs=None if shell is None else shell.jobs,
-                    code=code,
+                    processes=None if shell is None else board.shell(shell),
+                    jobs=None if shell is None else board.jobs(shell.jobs),
+                    code=None if code is None else board.code(code),
                     egress=egress,
                     homes=homes,
+                    history=journal,
+                    board=board,
+                    approvals=approvals,
                 )
                 async with listen(
                     cast(App, create_app(services)),
@@ -150,7 +161,12 @@ async def serve(
 
 @asynccontextmanager
 async def _shell(
-    config: Config, layout: Layout, body: Body, journal: Journal, clock: Clock
+    config: Config,
+    layout: Layout,
+    body: Body,
+    journal: Journal,
+    clock: Clock,
+    approvals: ApprovalPort | None,
 ) -> AsyncIterator[Shell | None]:
     """The shell, if it is enabled; no hand-over is proved before its commands have halted."""
     if not config.shell.enabled:
@@ -160,7 +176,13 @@ async def _shell(
 
     inner_id = machine_id(layout.private)
     async with open_shell(
-        config, layout=layout, machine_id=inner_id, leases=body.leases, journal=journal, clock=clock
+        config,
+        layout=layout,
+        machine_id=inner_id,
+        leases=body.leases,
+        journal=journal,
+        clock=clock,
+        approvals=approvals,
     ) as shell:
         body.also_quiesce(shell.quiesce)
         yield shell
@@ -185,7 +207,7 @@ async def _code(config: Config, layout: Layout, body: Body, journal: Journal) ->
 
 @asynccontextmanager
 async def _adapters(
-    config: Config, body: BodyPort, shell: Shell | None, private: Path, clock: Clock
+    config: Config, body: BodyPort, shell: ProcessPort | None, private: Path, clock: Clock
 ) -> AsyncIterator[tuple[Adapter, ...]]:
     """The adapters that are configured, open; with none, none of their files is made or imported."""
     if config.gateway.upstream.kind == "none":

@@ -431,7 +431,8 @@ class Verdict(StrEnum):
 class ApprovalRequest:
     """What someone is asked to approve: bound to conversation, request fingerprint and epoch.
 
-    `reason` is for the person, where the rule's name does not say it all; it may be untrusted text.
+    `reason` is for the person, where the rule's name does not say it all; it may be untrusted text. What
+    will happen is `actions`, aimed at the screenshot `screenshot_id`, or `commands`.
     """
 
     approval_id: str
@@ -441,6 +442,8 @@ class ApprovalRequest:
     rule: str
     actions: tuple[Action, ...]
     reason: str = ""
+    screenshot_id: str | None = None
+    commands: tuple[str, ...] = ()
 
 
 class ApprovalPort(Protocol):

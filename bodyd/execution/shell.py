@@ -227,7 +227,7 @@ class Shell:
             refused = asked[0]
             why = "it needs an approval and no approval hook is configured"
             if self._approvals is not None:
-                if await self._approved(facts, judgements[refused], admission):
+                if await self._approved(request.commands, facts, judgements[refused], admission):
                     return
                 why = "nobody approved it"
         if refused is None:
@@ -240,7 +240,9 @@ class Shell:
             rule=rule,
         )
 
-    async def _approved(self, facts: dict[str, Any], judged: Judgement, admission: Admission) -> bool:
+    async def _approved(
+        self, commands: tuple[str, ...], facts: dict[str, Any], judged: Judgement, admission: Admission
+    ) -> bool:
         assert self._approvals is not None
         request = ApprovalRequest(
             approval_id=f"apr_{secrets.token_hex(16)}",
@@ -249,6 +251,7 @@ class Shell:
             epoch=admission.epoch,
             rule=f"shell.{judged.rule}",
             actions=(),
+            commands=commands,
         )
         approved = False
         with trio.move_on_after(APPROVAL_S):

@@ -17,6 +17,7 @@ from bodyd.errors import BodydError
 from . import (
     adapters,
     routes_computer_call,
+    routes_console,
     routes_desktop,
     routes_egress,
     routes_events,
@@ -82,6 +83,7 @@ def create_app(provided: Services) -> QuartTrio:
         routes_events,
         routes_tools,
         routes_jobs,
+        routes_console,
         routes_tickets,
     ):
         routes.add(api)

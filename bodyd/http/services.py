@@ -80,12 +80,35 @@ class HomesPort(Protocol):
     async def delete(self, name: str, *, caller: Caller) -> None: ...
 
 
+class HistoryPort(Protocol):
+    """What was done, as the journal has it."""
+
+    async def history(self, *, before: int | None, limit: int) -> list[dict[str, Any]]: ...
+
+
+class BoardPort(Protocol):
+    """Commands and code that run now, and the last that ended (execution/board.py)."""
+
+    def calls(self, *, caller: Caller) -> list[dict[str, Any]]: ...
+
+    def call(self, call_id: str, *, caller: Caller) -> dict[str, Any]: ...
+
+
+class ApprovalsPort(Protocol):
+    """Approvals that wait for the owner (policy/approvals.py)."""
+
+    def pending(self) -> list[dict[str, Any]]: ...
+
+    def answer(self, approval_id: str, *, approve: bool) -> None: ...
+
+
 @dataclass
 class Services:
     """Everything that the app is made of; the daemon builds one, tests another.
 
     `events` is None where nothing publishes events yet; `processes` and `jobs` where no shell is
-    configured; `code` where the code tool is off; `egress` and `homes` where no sandbox is the daemon's own.
+    configured; `code` where the code tool is off; `egress` and `homes` where no sandbox is the daemon's own;
+    `history`, `board` and `approvals` where the console has nothing to show of them.
     """
 
     body: BodyPort
@@ -99,6 +122,9 @@ class Services:
     code: CodePort | None = None
     egress: EgressPort | None = None
     homes: HomesPort | None = None
+    history: HistoryPort | None = None
+    board: BoardPort | None = None
+    approvals: ApprovalsPort | None = None
     origins: Origins = field(init=False)
     tickets: Tickets = field(init=False)
     gate: Gate = field(init=False)

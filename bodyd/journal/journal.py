@@ -23,7 +23,7 @@ from bodyd.contract.receipts import Receipt
 from bodyd.contract.screenshots import Screenshot
 from bodyd.errors import JournalUnavailable, RequestConflict
 
-from . import chain, images, intents, leases, requests, schema, screenshots
+from . import chain, history, images, intents, leases, requests, schema, screenshots
 from .chain import Checkpoint, Entry, Verdict, Verifier
 from .database import Database, open_database
 from .directory import IMAGES_FILE, JOURNAL_FILE, PROGRESS_FILE, claimed
@@ -180,6 +180,10 @@ class Journal:
         """The durable receipt, marked `replayed`; None while there is none."""
         found = await self._read(lambda c: requests.receipt(c, request_id))
         return None if found is None else await self._with_screenshot(found)
+
+    async def history(self, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """What was done, newest first, below the sequence *before*: see history.py."""
+        return await self._read(lambda c: history.recent(c, before=before, limit=limit))
 
     async def unfinished(self) -> list[Intent]:
         """What was begun and has no receipt; none right after a start."""

@@ -100,7 +100,7 @@ def unfinished(connection: sqlite3.Connection) -> tuple[Unfinished, ...]:
         "SELECT sequence, request_id, intent, intent_sha256 FROM requests "
         "WHERE receipt IS NULL ORDER BY sequence"
     )
-    return tuple(Unfinished(row[0], Intent.from_json(_loads(row[1], row[2], row[3]))) for row in rows)
+    return tuple(Unfinished(row[0], Intent.from_json(loads(row[1], row[2], row[3]))) for row in rows)
 
 
 def prune(connection: sqlite3.Connection, *, before: int, limit: int) -> int:
@@ -156,10 +156,10 @@ def _facts(receipt: Receipt, text: str) -> dict[str, object]:
 
 
 def _receipt(request_id: str, text: str, digest: str) -> Receipt:
-    return Receipt.model_validate({**_loads(request_id, text, digest), "replayed": True})
+    return Receipt.model_validate({**loads(request_id, text, digest), "replayed": True})
 
 
-def _loads(request_id: str, text: str, digest: str) -> dict[str, object]:
+def loads(request_id: str, text: str, digest: str) -> dict[str, object]:
     """Parse a stored text, or refuse one that is not what was written: a receipt must not lie."""
     if _digest(text) != digest:
         raise JournalUnavailable(
