@@ -15,8 +15,8 @@ from bodyd.config import Config
 from bodyd.errors import IsolationUnavailable
 
 from . import browser, seccomp
-from .layout import Uids
-from .remedies import System, explain, install
+from .layout import Uids, uids
+from .remedies import NO_SUCH_UIDS, System, explain, install
 from .xserver import XVFB
 
 PYTHON = "/usr/bin/python3"
@@ -42,6 +42,10 @@ def require_isolation(config: Config) -> None:
             )
     if config.desktop.browser:
         browser.program(config.desktop.browser)
+    who = uids(config)
+    if not all(_mapped(uid, read("/proc/self/uid_map")) for uid in (who.apps, who.x, who.shell, who.code)):
+        cause, fix = NO_SUCH_UIDS if who.drop else explain("namespace", system()) or ("", "")
+        raise IsolationUnavailable(f"{cause}; fix: {fix}")
 
 
 def programs(config: Config) -> dict[str, str | None]:
@@ -64,7 +68,14 @@ def system() -> System:
         {name: value for name, value in sysctls.items() if value},
         container=any(map(os.path.exists, marks)) or "container" in os.environ,
         filtered="Seccomp:\t2" in read("/proc/self/status"),
+        mapped=_mapped(os.getuid(), read("/proc/self/uid_map")),
     )
+
+
+def _mapped(uid: int, lines: str) -> bool:
+    """Whether a uid_map has *uid*: without one, every process is told the same uid, which is nobody's."""
+    ranges = [tuple(map(int, line.split())) for line in lines.splitlines()]
+    return any(first <= uid < first + count for first, _, count in ranges)
 
 
 def explained(refusal: IsolationUnavailable) -> IsolationUnavailable:

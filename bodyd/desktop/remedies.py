@@ -54,12 +54,22 @@ class System:
         sysctls: Values by dotted name; absent ones are left out.
         container: The daemon itself runs in a container.
         filtered: A seccomp filter is on the daemon itself.
+        mapped: The daemon's own uid is one of the user namespace that it runs in.
     """
 
     distribution: tuple[str, ...]
     sysctls: dict[str, str]
     container: bool
     filtered: bool
+    mapped: bool = True
+
+
+NO_SUCH_UIDS = (
+    "the user namespace that bodyd runs in has no such uids as it gives to the apps",
+    "map more of them there (65536, say), or set desktop.base_uid to the first of four in a row that "
+    "/proc/self/uid_map has, or start bodyd as an ordinary user, who needs none",
+)
+"""The cause and the fix."""
 
 
 def install(what: str, distribution: tuple[str, ...]) -> str:
@@ -82,10 +92,17 @@ def explain(said: str, system: System) -> tuple[str, str] | None:
             "unmask it: podman --security-opt unmask=ALL; docker --security-opt systempaths=unconfined; "
             "Kubernetes securityContext.procMount: Unmasked with hostUsers: false",
         )
+    if "setresuid failed" in said or "setresgid failed" in said:
+        return NO_SUCH_UIDS
     namespace = "namespace" in said or "Operation not permitted" in said or "uid map" in said
     used_up = "No space left" in said or "ENOSPC" in said
     if not namespace and not used_up:
         return None
+    if not system.mapped:
+        return (
+            "the uid that runs bodyd is none of the user namespace that it is in",
+            "map it there: unshare --map-user=1000 --map-group=1000; podman --userns=keep-id",
+        )
     sysctls = system.sysctls
     if sysctls.get("user.max_user_namespaces") == "0" or used_up:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,9 @@ USED_UP = "bwrap: Creating new namespace failed: nesting depth or max_*_namespac
 NO_PROC = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
 
 
-def machine(*distribution, container=False, filtered=False, **sysctls):
+def machine(*distribution, container=False, filtered=False, mapped=True, **sysctls):
     named = {k.replace("__", "."): v for k, v in sysctls.items()}
-    return System(distribution or ("debian",), named, container, filtered)
+    return System(distribution or ("debian",), named, container, filtered, mapped)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ def machine(*distribution, container=False, filtered=False, **sysctls):
         ("bwrap: setting up uid map: Permission denied", machine(container=True), "seccomp", "seccomp="),
         (NO_NAMESPACE, machine(filtered=True), "seccomp", "unmasked /proc"),
         (NO_NAMESPACE, machine(), "the kernel refuses", "CONFIG_USER_NS"),
+        (NO_NAMESPACE, machine(filtered=True, mapped=False), "the uid that runs bodyd", "--map-user="),
+        ("setpriv: setresuid failed: Invalid argument", machine(), "no such uids", "desktop.base_uid"),
     ],
 )
 def test_each_refusal_has_its_cause_and_exact_fix(said, system, cause, fix):
@@ -129,6 +132,24 @@ def test_doctor_runs_here(configure, capsys):
     assert {"machine", "backend", "uids", "landlock", "memory", "disk", "limit: memory"} <= probes.keys()
     assert status == (3 if any(p["status"] == "warn" for p in probes.values()) else 0)
     assert all(p["fix"] for p in probes.values() if p["status"] == "fail")
+
+
+@pytest.mark.skipif(not ROOT, reason="only root is kept from nothing else here")
+@pytest.mark.parametrize(
+    ("rights", "fix"), [(["-U"], "--map-user="), (["-U", "-r"], "start bodyd as an ordinary user")]
+)
+def test_in_a_user_namespace_without_the_uids_the_advice_is_of_them(rights, fix, place):
+    """It is neither a filter nor the kernel: doctor says so, and the start is refused in the same words."""
+    body = f'state_dir = "{place}/state"\nrun_dir = "{place}/run"\n[http]\nport = 0\n'
+    (config := place / "bodyd.toml").write_text(body)
+    bodyd = ["unshare", *rights, sys.executable, "-m", "bodyd", "--config", str(config)]
+    done = subprocess.run([*bodyd, "doctor", "--json"], capture_output=True, check=False)
+    probes = {probe["name"]: probe for probe in json.loads(done.stdout)}
+    assert (done.returncode, probes["namespaces"]["status"]) == (1, "fail")
+    assert fix in probes["namespaces"]["fix"]
+    up = subprocess.run([*bodyd, "up"], capture_output=True, text=True, check=False)
+    assert (up.returncode, up.stderr.count("\n")) == (1, 1), up.stderr
+    assert fix in up.stderr
 
 
 def test_doctor_without_bwrap(configure, capsys, monkeypatch):
