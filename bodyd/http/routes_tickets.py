@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +10,7 @@ from quart import Response
 
 from bodyd.contract.lease import Scope
 
+from .auth import require
 from .listener import PORT
 from .routing import PUBLIC, Api
 from .services import caller, connection_state, read_model, reply, services
@@ -19,6 +21,13 @@ class TicketRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     scope: Scope = Scope.OWNER
+
+
+class BoardingRequest(BaseModel):
+    """Body of `POST /v1/tickets/stream`: the scope of whoever watches, the caller's own unless said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    scope: Scope | None = None
 
 
 class RedeemRequest(BaseModel):
@@ -51,8 +60,10 @@ def add(api: Api) -> None:
 
     @api.post("/v1/tickets/stream", Scope.VIEWER)
     async def board() -> Response:
-        ticket, expires_at = services().tickets.issue_boarding(caller())
-        return reply({"ticket": ticket, "scope": caller().scope.value, "expires_at": expires_at})
+        scope = (await read_model(BoardingRequest)).scope or caller().scope
+        require(caller(), scope)
+        ticket, expires_at = services().tickets.issue_boarding(replace(caller(), scope=scope))
+        return reply({"ticket": ticket, "scope": scope.value, "expires_at": expires_at})
 
 
 def _page() -> str | None:

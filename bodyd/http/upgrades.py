@@ -8,7 +8,8 @@ see a `Socket` (contract/adapters.py) and neither stream nor frames.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -21,10 +22,10 @@ from websockets.server import ServerProtocol
 from websockets.trio.server import Server, ServerConnection
 from websockets.typing import Subprotocol
 
-from bodyd.contract.adapters import HttpRequest, SocketClosed, SocketRoute
+from bodyd.contract.adapters import HttpRequest, Socket, SocketClosed, SocketRoute
 from bodyd.contract.ports import Caller
-from bodyd.errors import BodydError, InvalidRequest, NotFound
-from bodyd.stream.protocol import SUBPROTOCOL, TICKET_PREFIX
+from bodyd.errors import BodydError, InvalidRequest, NotFound, Unauthorized
+from bodyd.stream.protocol import PATH, SUBPROTOCOL, TICKET_PREFIX, Said, say
 
 from .auth import require
 from .connection import STALLED_SECONDS
@@ -37,6 +38,8 @@ CLOSE_SECONDS = 2.0
 """For the other end to answer a close."""
 PING_SECONDS = 20.0
 """An end that answers no ping for this long is gone."""
+
+Conversation = Callable[[Socket], Awaitable[None]]
 
 _HANDSHAKE = ("upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol")
 
@@ -60,7 +63,7 @@ class Upgrades:
 
     async def __call__(self, stream: trio.SocketStream, head: Head, state: Mapping[str, Any]) -> None:
         try:
-            request, route = self._admit(head, unix=state.get(UNIX) is True)
+            converse = self._conversation(head, unix=state.get(UNIX) is True)
             protocol, accepted = self._handshake(head)
         except BodydError as exc:
             await refuse(stream, exc)
@@ -79,10 +82,27 @@ class Upgrades:
             connection.request = accepted
             await connection.send_data()
             connection.start_keepalive()
-            code = await _converse(connection, route, request, closers)
+            code = await _converse(connection, converse, closers)
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 await connection.aclose(code)
             nursery.cancel_scope.cancel(reason="the connection is over")
+
+    def _conversation(self, head: Head, *, unix: bool) -> Conversation:
+        """What is to be said: the route's own, or why a page's ticket is not taken.
+
+        A browser tells a page nothing of a handshake that failed, so a page of an origin that is let in
+        is told over the socket. Programs read the 401.
+
+        Raises:
+            BodydError: it is not let in.
+        """
+        try:
+            request, route = self._admit(head, unix=unix)
+        except Unauthorized as exc:
+            if head.header("origin") is None or SUBPROTOCOL not in _offered(head):
+                raise
+            return partial(_turn_away, exc)
+        return partial(route.handler, request)
 
     def _admit(self, head: Head, *, unix: bool) -> tuple[HttpRequest, SocketRoute]:
         """As the app admits requests; a path without a socket is a 404.
@@ -97,22 +117,25 @@ class Upgrades:
         self._services.origins.check(
             headers.get("host"), headers.get("origin"), headers.get("sec-fetch-site"), unix=unix
         )
-        caller = self._caller(head)
-        route = self._routes.get(unquote(target.path))
+        path = unquote(target.path)
+        caller = self._caller(head, path)
+        route = self._routes.get(path)
         if route is None:
             raise NotFound("no WebSocket is served at this path; docs/reference/http-api.md lists them")
         require(caller, route.scope)
         query = {name: tuple(values) for name, values in parse_qs(target.query).items()}
         return HttpRequest("GET", route.path, {}, query, headers, b"", caller), route
 
-    def _caller(self, head: Head) -> Caller:
+    def _caller(self, head: Head, path: str) -> Caller:
         """By a bearer token; or by a one-use ticket among the subprotocols, which is all that a page can say.
+
+        A ticket is for the live view alone: a page that was given one to watch can't start anything else.
 
         Raises:
             Unauthorized.
         """
         given = [value for name, value in head.headers if name == "authorization"]
-        if not given:
+        if not given and path == PATH:
             for offered in _offered(head):
                 if offered.startswith(TICKET_PREFIX):
                     return self._services.tickets.board(offered.removeprefix(TICKET_PREFIX))
@@ -178,10 +201,15 @@ class _Socket:
             raise SocketClosed
 
 
+async def _turn_away(why: Unauthorized, socket: Socket) -> None:
+    told = {"code": why.code, "message": why.message, "retryable": why.retryable}
+    await socket.send(say(Said.REFUSED, of=None, error=told))
+
+
 async def _converse(
-    connection: ServerConnection, route: SocketRoute, request: HttpRequest, closers: set[Callable[[], None]]
+    connection: ServerConnection, converse: Conversation, closers: set[Callable[[], None]]
 ) -> CloseCode:
-    """Run the handler until it ends, its client leaves, or the server shuts down; how to close."""
+    """Run *converse* until it ends, its client leaves, or the server shuts down; how to close."""
     code = CloseCode.NORMAL_CLOSURE
     with trio.CancelScope() as scope:
 
@@ -190,7 +218,7 @@ async def _converse(
 
         closers.add(close)
         try:
-            await route.handler(request, _Socket(connection))
+            await converse(_Socket(connection))
         except* SocketClosed:
             pass
         except* Exception as group:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from bodyd.errors import InvalidRequest
 
 VERSION = 1
+PATH = "/v1/stream"
 SUBPROTOCOL = "bodyd.stream.v1"
 TICKET_PREFIX = "bodyd.ticket."
 """Before a one-use ticket, offered as a second subprotocol: browsers can't send an Authorization header."""

@@ -13,9 +13,8 @@ from bodyd.contract.lease import Scope
 from bodyd.driver.body import Body
 
 from .hub import Hub
+from .protocol import PATH
 from .session import Session
-
-PATH = "/v1/stream"
 
 
 class Stream:

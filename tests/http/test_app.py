@@ -116,6 +116,7 @@ async def test_the_scopes_are_those_of_the_design(services: Services):
         "/console.js",
         "/console.css",
         "/view.js",
+        "/bodyd-view.js",
         "/healthz",
         "/readyz",
         "/v1/tickets/redeem",

@@ -7,8 +7,9 @@ from trio.testing import MockClock
 
 from bodyd.clock import Clock
 from bodyd.contract.lease import Scope
+from bodyd.contract.ports import Caller
 from bodyd.errors import Unauthorized
-from bodyd.http.tickets import KEPT, SESSION_SECONDS, TICKET_SECONDS, Tickets
+from bodyd.http.tickets import BOARDING_SECONDS, KEPT, SESSION_SECONDS, TICKET_SECONDS, Tickets
 from bodyd.http.tokens import digest
 
 NOW_MS = 1_700_000_000_000
@@ -62,3 +63,19 @@ async def test_unused_tickets_do_not_pile_up(tickets: Tickets):
     first, *_ = [tickets.issue(Scope.OWNER)[0] for _ in range(KEPT + 1)]
     with pytest.raises(Unauthorized):
         tickets.redeem(first)
+
+
+async def test_a_ticket_for_the_live_view_opens_one(tickets: Tickets, mock_clock: MockClock):
+    """Once, within 30 seconds, in the name of who asked; used, late and unknown ones are answered alike."""
+    asker = Caller("tok_1", Scope.VIEWER)
+    ticket, ends = tickets.issue_boarding(asker)
+    assert ends == NOW_MS + int(BOARDING_SECONDS * 1000)
+    assert tickets.board(ticket) == asker
+    late, _ = tickets.issue_boarding(asker)
+    mock_clock.jump(BOARDING_SECONDS)
+    told = set()
+    for bad in (ticket, late, "bodyd_stream_nonsense"):
+        with pytest.raises(Unauthorized) as caught:
+            tickets.board(bad)
+        told.add(caught.value.message)
+    assert len(told) == 1

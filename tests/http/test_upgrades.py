@@ -12,12 +12,15 @@ import trio
 from websockets.exceptions import ConnectionClosed
 from websockets.trio.client import connect, unix_connect
 
+from bodyd.client import BodyClient
 from bodyd.contract.adapters import HttpRequest, Socket, SocketClosed, SocketRoute
 from bodyd.contract.lease import Scope
+from bodyd.errors import Forbidden
 from bodyd.http.app import create_app
 from bodyd.http.listener import Bound, listen
 from bodyd.http.services import Services
 from bodyd.http.upgrades import Upgrades
+from bodyd.stream.protocol import PATH, SUBPROTOCOL, TICKET_PREFIX
 
 from .wire import SOON, head, still_answers, tcp
 
@@ -55,7 +58,8 @@ def talk() -> Talk:
 
 @pytest.fixture
 async def bound(services: Services, talk: Talk, tmp_path: Path) -> AsyncIterator[Bound]:
-    upgrades = Upgrades(services, [SocketRoute("/v1/talk", Scope.DRIVER, talk)])
+    routes = [SocketRoute("/v1/talk", Scope.DRIVER, talk), SocketRoute(PATH, Scope.VIEWER, talk)]
+    upgrades = Upgrades(services, routes)
     where = tmp_path / "api.sock"
     async with listen(create_app(services), port=0, unix_path=where, upgrade=upgrades) as bound:
         yield bound
@@ -139,6 +143,61 @@ async def test_what_is_not_let_in(
     await still_answers(bound)
 
 
+@pytest.mark.parametrize("scope", [Scope.VIEWER, Scope.OWNER])
+async def test_a_ticket_opens_the_live_view_and_nothing_else(
+    services: Services, bound: Bound, talk: Talk, scope: Scope
+):
+    """One that an owner's server had made, with the scope that it chose; elsewhere it is no ticket."""
+    token = services.tokens.token(Scope.OWNER)
+    async with BodyClient(socket_path=bound.unix_path, token=token) as client:
+        issued = await client._json("POST", "/v1/tickets/stream", {"scope": scope.value})
+    assert issued["scope"] == scope.value
+    offers = f"{SUBPROTOCOL}, {TICKET_PREFIX}{issued['ticket']}"
+    async with tcp(bound) as wire:
+        await wire.send(head("GET", "/v1/talk", sec_websocket_protocol=offers, **HANDSHAKE))
+        assert (await wire.reply()).status == 401
+    async with tcp(bound) as wire:
+        await wire.send(head("GET", PATH, sec_websocket_protocol=offers, **HANDSHAKE))
+        assert (await wire.reply()).status == 101
+    (request,) = talk.asked
+    assert (request.caller.scope, request.caller.id) == (scope, services.gate.caller([f"Bearer {token}"]).id)
+
+
+async def test_no_ticket_reaches_further_than_who_asked_for_it(services: Services, bound: Bound):
+    """A viewer's is a viewer's."""
+    async with BodyClient(socket_path=bound.unix_path, token=services.tokens.token(Scope.VIEWER)) as client:
+        with pytest.raises(Forbidden):
+            await client._json("POST", "/v1/tickets/stream", {"scope": "owner"})
+        assert (await client._json("POST", "/v1/tickets/stream", {}))["scope"] == "viewer"
+
+
+@pytest.mark.parametrize(
+    ("origin", "offers", "status"),
+    [
+        ("http://localhost:{port}", f"{SUBPROTOCOL}, {TICKET_PREFIX}old", 101),
+        (None, f"{SUBPROTOCOL}, {TICKET_PREFIX}old", 401),
+        ("http://localhost:{port}", f"{TICKET_PREFIX}old", 401),
+        ("https://evil.example", f"{SUBPROTOCOL}, {TICKET_PREFIX}old", 403),
+    ],
+)
+async def test_a_page_is_told_why_its_ticket_is_not_taken(
+    bound: Bound, talk: Talk, origin: str | None, offers: str, status: int
+):
+    """Over the socket: a browser keeps a failed handshake's answer to itself. Programs are answered 401."""
+    fields = {} if origin is None else {"origin": origin.format(port=bound.port)}
+    async with tcp(bound) as wire:
+        host = f"localhost:{bound.port}"
+        sent = {**HANDSHAKE, "host": host, "sec_websocket_protocol": offers, **fields}
+        await wire.send(head("GET", PATH, **sent))
+        assert (await wire.reply()).status == status
+        if status == 101:
+            told = await wire.closed()
+            assert b'"type": "refused", "of": null, "error": {"code": "unauthorized"' in told
+            assert b"used already or is too old" in told
+    assert talk.asked == []
+    await still_answers(bound)
+
+
 async def test_a_viewer_may_not(services: Services, bound: Bound, talk: Talk):
     """The route's scope is asked for, as everywhere."""
     token = services.tokens.token(Scope.VIEWER)
@@ -217,7 +276,8 @@ async def test_a_client_that_leaves_is_told_to_the_handler(
 
 async def test_a_shutdown_closes_with_going_away(services: Services, talk: Talk, nursery: trio.Nursery):
     """Open sockets do not hold it up."""
-    upgrades = Upgrades(services, [SocketRoute("/v1/talk", Scope.DRIVER, talk)])
+    routes = [SocketRoute("/v1/talk", Scope.DRIVER, talk), SocketRoute(PATH, Scope.VIEWER, talk)]
+    upgrades = Upgrades(services, routes)
     headers = {"authorization": f"Bearer {services.tokens.token(Scope.DRIVER)}"}
     stop, ready = trio.Event(), trio.Event()
     where: list[Bound] = []

@@ -12,10 +12,15 @@ import pytest
 import trio
 
 from bodyd.client import BodyClient
+from bodyd.config import Config, HttpConfig
+from bodyd.contract.lease import Scope
 from bodyd.http.app import create_app
 from bodyd.http.listener import Bound
 from bodyd.http.routes_web import WEB
 from bodyd.http.services import Services
+from bodyd.http.tokens import Tokens
+
+from .fake_body import FakeBody
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -35,6 +40,57 @@ async def test_files_are_served_with_a_strict_policy(services: Services, path: s
     assert "http" not in policy
     assert response.headers["x-content-type-options"] == "nosniff"
     assert response.headers["referrer-policy"] == "no-referrer"
+
+
+ELSEWHERE = Services(
+    body=FakeBody(),
+    tokens=Tokens.fresh(),
+    config=Config(http=HttpConfig(allowed_origins=("https://app.example",))),
+)
+
+
+@pytest.mark.parametrize("path", ["/view.js", "/bodyd-view.js"])
+async def test_the_modules_are_lent_to_pages_of_allowed_origins(path: str):
+    """Each origin is named by itself, never `*`; others are refused, and no browser shows them why."""
+    client = create_app(ELSEWHERE).test_client()
+    own = await client.get(path)
+    assert own.status_code == 200
+    assert own.headers["content-type"].startswith("text/javascript")
+    assert own.headers["vary"] == "origin"
+    assert own.headers["cross-origin-resource-policy"] == "same-origin"
+    assert "access-control-allow-origin" not in own.headers
+    lent = await client.get(path, headers={"origin": "https://app.example"})
+    assert (lent.status_code, lent.headers["access-control-allow-origin"]) == (200, "https://app.example")
+    assert "access-control-allow-credentials" not in lent.headers
+    for origin in ("https://evil.example", "http://app.example", "null"):
+        refused = await client.get(path, headers={"origin": origin})
+        assert refused.status_code == 403
+        assert "access-control-allow-origin" not in refused.headers
+
+
+@pytest.mark.parametrize("path", ["/", "/console.js", "/v1/status", "/v1/tickets/stream", "/healthz"])
+async def test_nothing_else_is_lent_to_any_page(path: str):
+    """A page of an allowed origin that had a token could do nothing with it: no CORS, and no preflight."""
+    client = create_app(ELSEWHERE).test_client()
+    headers = {
+        "origin": "https://app.example",
+        "authorization": f"Bearer {ELSEWHERE.tokens.token(Scope.OWNER)}",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = await client.open(path, method=method, headers=headers)
+        assert not [name for name, _ in answer.headers if name.lower().startswith("access-control-")]
+        assert method != "OPTIONS" or answer.status_code >= 400
+
+
+@pytest.mark.parametrize("name", ["console.js", "view.js", "bodyd-view.js"])
+def test_the_scripts_have_no_way_to_make_markup_of_text(name: str):
+    """Nothing parses a string as HTML or runs one."""
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|DOMParser",
+        (WEB / name).read_text(),
+    )
 
 
 def test_the_source_has_no_way_to_make_markup_of_text():

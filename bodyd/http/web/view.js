@@ -25,7 +25,7 @@ const STALL_MS = 1500;
  * @param canvas    is given the screen's size and pixels; scaling it is the page's own affair
  * @param callbacks all optional but `ticket`:
  *   ticket()          → a promise of a ticket of `POST /v1/tickets/stream`; asked at each connection
- *   status(word)      "connecting", "open" or "closed"
+ *   status(word)      "connecting", "open" or "closed"; with "open", the ticket's scope as well
  *   state(state)      {lease, driver, yours, hidden}, at each change
  *   screen(size)      {width, height}
  *   frame(stats)      {fps, mode, exact, bytes, latency} after each frame
@@ -191,7 +191,7 @@ export class View {
     }
     const told = JSON.parse(data);
     switch (told.type) {
-      case "welcome": this.#welcome(); break;
+      case "welcome": this.#welcome(told.scope); break;
       case "state": this.#changed(told); break;
       case "screen": this.#resize(told); break;
       case "pointer": this.#pointed(told); break;
@@ -208,9 +208,9 @@ export class View {
     }
   }
 
-  async #welcome() {
+  async #welcome(scope) {
     this.#tries = 0;
-    this.#tell.status?.("open");
+    this.#tell.status?.("open", scope);
     if (this.#lease === null) return;
     try { // the same person goes on
       this.#lease = (await this.#ask("drive", { lease_token: this.#lease })).lease_token;
