@@ -30,7 +30,7 @@ bench: ## measure, side by side with peers (ONLY=engine for one)
 	@exec .venv/bin/python -m bench $(if $(ONLY),--only $(ONLY))
 
 soak: ## the full counts: kills, attacks, cycles (up to an hour)
-	@scripts/setup.sh --tests
+	@scripts/setup.sh --soak
 	@BODYD_SOAK=1 exec .venv/bin/python -m pytest -m soak --timeout=3600 -o faulthandler_timeout=3600 $(ARGS)
 
 clean: ## remove what was made here, .venv included; bodies and their state stay

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make this checkout ready to run: system packages, .venv, the project in it.
 #
-#   scripts/setup.sh [--tests]     --tests adds tests/packages.txt
+#   scripts/setup.sh [--tests | --soak]     --tests adds tests/packages.txt, --soak tests/soak-packages.txt, too
 #
 # Does nothing (and asks for nothing) where all is there already. The packages are checked against
 # dpkg on every call; the stamp in .venv only saves pip's work.
@@ -125,6 +125,7 @@ ensure_venv() {
 case "${1-}" in
 '') ensure_packages scripts/packages.txt ;;
 --tests) ensure_packages scripts/packages.txt tests/packages.txt ;;
-*) die "unknown argument: $1 (only --tests is known)" ;;
+--soak) ensure_packages scripts/packages.txt tests/packages.txt tests/soak-packages.txt ;;
+*) die "unknown argument: $1 (--tests and --soak are known)" ;;
 esac
 ensure_venv

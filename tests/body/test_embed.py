@@ -72,6 +72,13 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
+    with open_site() as site:
+        yield site
+
+
+@contextmanager
+def open_site() -> Iterator[Site]:
+    """A body, and the example before it."""
     with folder() as root:
         port = free_port()
         http = {"port": 0, "allowed_origins": [f"http://localhost:{port}"]}

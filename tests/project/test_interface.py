@@ -89,6 +89,7 @@ class Machine:
             "# the body\nbubblewrap\nxvfb # the screen\n\nchromium\n"
         )
         (self.tree / "tests/packages.txt").write_text("xterm\n")
+        (self.tree / "tests/soak-packages.txt").write_text("firefox-esr\n")
         for name in "sh sed tr cat grep env printf dirname sha256sum".split():
             (self.bin / name).symlink_to(shutil.which(name) or name)
         self.fake("python", 'case "$1" in -VV) echo "Python 3.11.2" ;; esac', folder=self.tree / ".venv/bin")
@@ -155,6 +156,16 @@ def test_setup_leaves_the_tests_packages_out_for_a_run(machine: Machine) -> None
     machine.installed("bubblewrap", "xvfb", "chromium")
     assert machine.setup().returncode == 0
     assert machine.calls("apt-get") == []
+
+
+def test_setup_asks_for_the_soaks_packages_only_for_a_soak(machine: Machine) -> None:
+    """A second browser is missing: the tests do without it, the soak has it installed."""
+    assert machine.setup("--tests").returncode == 0
+    assert machine.calls("apt-get") == []
+    assert machine.setup("--soak").returncode == 0
+    assert machine.calls("apt-get")[1].endswith(" firefox-esr")
+    soak = (ROOT / "Makefile").read_text().partition("\nsoak:")[2].splitlines()
+    assert soak[1] == "\t@scripts/setup.sh --soak"
 
 
 def test_setup_uses_sudo_as_a_plain_user(machine: Machine) -> None:
