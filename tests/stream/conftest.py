@@ -28,6 +28,8 @@ from tests.display.world import XServer, start_window_manager
 
 from .painter import Paint
 
+KEY = os.urandom(32)
+
 
 class Desk:
     """The desktop's port over a server that just runs."""
@@ -86,20 +88,22 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(server: XServer, place: Path) -> AsyncIterator[World]:
+async def open_world(server: XServer, place: Path, *, port: int = 0) -> AsyncIterator[World]:
+    """Opened again at the same *place*, it is the same daemon after a restart."""
     config, clock = Config(), Clock()
     private = place / "private"
-    private.mkdir(mode=0o700)
+    private.mkdir(mode=0o700, exist_ok=True)
     async with (
-        open_journal(private, clock=clock, settings=config.journal, key=os.urandom(32)) as journal,
+        open_journal(private, clock=clock, settings=config.journal, key=KEY) as journal,
         open_body(config, body_id="body_test", desktop=Desk(server), journal=journal, clock=clock) as body,
         open_stream(body) as stream,
     ):
-        services = Services(body=body, tokens=Tokens.fresh(), config=config, clock=clock, events=body.events)
+        tokens = Tokens.load_or_create(private)
+        services = Services(body=body, tokens=tokens, config=config, clock=clock, events=body.events)
         async with listen(
             create_app(services),
             upgrade=Upgrades(services, [stream.route]),
-            port=0,
+            port=port,
             unix_path=place / "api.sock",
         ) as bound:
             yield World(server, body, journal, stream, services, place, bound.port or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from bodyd.contract.lease import Scope
 from tests.display.recorder import Recorder
 from tests.display.world import XServer
 
-from .conftest import World
+from .conftest import World, open_world
 from .painter import Paint
 from .test_person import typed
 from .test_video import moving
@@ -175,3 +176,76 @@ async def test_a_viewers_page_can_do_nothing(world: World, recorder: Recorder) -
 
     await look(world, scenario, Scope.VIEWER)
     assert not [e for e in recorder.seen() if e.kind != "motion"]
+
+
+async def test_an_owner_takes_over_through_the_page_from_an_agent_in_mid_batch(
+    world: World, recorder: Recorder
+) -> None:
+    """The batch ends where it is and says so, nothing of its rest arrives, and the person has the body."""
+    shown = trio.Event()
+    seen: list[Any] = []
+
+    def until_seen(page: Any, kind: str) -> None:
+        for _ in range(600):
+            seen.extend(recorder.seen())
+            if any(e.kind == kind for e in seen):
+                return
+            page.wait_for_timeout(20)
+        raise AssertionError(seen)
+
+    def scenario(page: Any) -> None:
+        wait(page, "seen.frames > 0")
+        trio.from_thread.run_sync(shown.set)
+        until_seen(page, "motion")
+        page.evaluate("view.takeOver('to sign in')")
+        assert page.evaluate("view.driving")
+        page.locator("#screen").click(position={"x": 150, "y": 120})
+        until_seen(page, "release")
+        page.evaluate("view.handBack()")
+        wait(page, "!view.driving")
+
+    batch = [
+        {"type": "move", "x": 40, "y": 50},
+        {"type": "wait", "ms": 60_000},
+        {"type": "click", "x": 300, "y": 300},
+    ]
+    async with world.client(Scope.DRIVER) as agent, trio.open_nursery() as nursery:
+        lease = await agent.acquire("agent")
+        nursery.start_soon(look, world, scenario)
+        await shown.wait()
+        receipt = await lease.input(batch, binding="none")
+        assert [(r.delivery.outcome, r.delivery.reason) for r in receipt.inputs] == [
+            ("confirmed", None),
+            ("failed", "interrupted"),
+            ("failed", "not_attempted"),
+        ]
+    assert {(e.x, e.y) for e in seen if e.kind == "press"} == {(150, 120)}
+
+
+async def test_the_page_comes_back_by_itself_after_the_daemon_restarts(
+    server: XServer, paint: Paint, tmp_path: Path
+) -> None:
+    """A page that was open when the daemon ended shows the body again once another runs, as it is by then."""
+    page_is_open, is_back, done = trio.Event(), trio.Event(), trio.Event()
+
+    def scenario(page: Any) -> None:
+        exactly_the_same(page, running[-1])
+        trio.from_thread.run_sync(page_is_open.set)
+        trio.from_thread.run(is_back.wait)
+        wait(page, "seen.words.filter((word) => word === 'open').length === 2")
+        exactly_the_same(page, running[-1])
+
+    async def watch(world: World) -> None:
+        await look(world, scenario)
+        done.set()
+
+    async with trio.open_nursery() as nursery:
+        async with open_world(server, tmp_path) as world:
+            running = [world]
+            nursery.start_soon(watch, world)
+            await page_is_open.wait()
+        paint.rectangle(200, 100, 300, 200, 0xFACADE)
+        async with open_world(server, tmp_path, port=world.port) as world:
+            running.append(world)
+            is_back.set()
+            await done.wait()
