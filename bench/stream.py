@@ -28,7 +28,7 @@ from bench.comparison import row
 from bench.link import Link
 from bench.stream_viewers import AREA, BITS, SPOT, browser, novnc, ours
 from bodyd.client import BodyClient
-from tests.display.world import XServer
+from tests.display.world import XServer, start_window_manager
 
 NAME = "stream"
 KEYS = 40
@@ -261,6 +261,7 @@ def _our_side(place: Path, found: Browser) -> Iterator[tuple[Side, str]]:
     (place / "ours").mkdir()
     (place / "state").mkdir()
     server = XServer(place / "ours")
+    start_window_manager(server)  # a body has one, and the daemon asks for it more often where none answers
     reach = {
         "socket_path": server.endpoint.socket_path,
         "cookie": server.endpoint.cookie.hex(),
