@@ -242,7 +242,7 @@ async def test_the_page_comes_back_by_itself_after_the_daemon_restarts(
     async with trio.open_nursery() as nursery:
         async with open_world(server, tmp_path) as world:
             running = [world]
-            nursery.start_soon(watch, world)
+            nursery.start_soon(watch, world)  # noqa: ASYNC111  its page outlives this daemon
             await page_is_open.wait()
         paint.rectangle(200, 100, 300, 200, 0xFACADE)
         async with open_world(server, tmp_path, port=world.port) as world:
