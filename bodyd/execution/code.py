@@ -2,7 +2,7 @@
 
 lease → audit → the conversation's worker, in a sandbox without network, screen or programs. A worker is
 heard only while a call of its runs; what it says outside of one, or that is no frame, ends it. It outlives
-a release if its conversation is the next to come back, and nothing else that happens to the lease.
+a release or a pause if its conversation is the next to come back, and nothing else that happens to the lease.
 Counterparts: inside/ is what runs in there, code_ui.py does what its code asks of the desktop.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -11,12 +12,13 @@ import trio
 
 from bodyd.contract.code import CodeRequest
 from bodyd.contract.inventory import Inventory
-from bodyd.errors import EndNotRecorded, JournalUnavailable, LeaseError, Unavailable
+from bodyd.errors import EndNotRecorded, JournalUnavailable, LeaseError, PersonDriving, Unavailable
 from bodyd.execution.code import Code, open_code
 from bodyd.execution.code_output import Outcome
 from bodyd.execution.code_ui import Desk
 from tests.desktop.conftest import descendants
 
+from .test_lease import FENCES
 from .world import OWNER, SOON, World, left_once_written, revoked_once_written, until, world
 
 
@@ -144,7 +146,8 @@ async def test_what_is_used_up_is_used_up_inside(name: str):
         assert await run.text("open('/tmp/g', 'wb').write(bytes(1 << 20))") == "1048576\n"
 
 
-async def test_code_that_swallows_every_exception_ends_with_the_lease():
+@pytest.mark.parametrize("fence", FENCES)
+async def test_code_that_swallows_every_exception_ends_with_the_lease(fence: str):
     """It is not asked: the process is dead a moment after the lease, and the outcome says revoked."""
     code = """
 while True:
@@ -161,15 +164,34 @@ while True:
 
         nursery.start_soon(drive)
         await run.desk.looked.wait()
-        await run.w.leases.revoke(caller=OWNER)
         with trio.fail_after(SOON):
+            await FENCES[fence](run.w)
             assert await run.tool.quiesce()
         assert descendants() == []
         await until(lambda: bool(outcomes))
         assert outcomes[0].error is not None
         assert outcomes[0].error["type"] in ("revoked", "worker")
-        with pytest.raises(LeaseError):
+        with pytest.raises((LeaseError, PersonDriving)):
             await run("1")
+
+
+LEFT = (
+    "while True: pass",
+    "import os\nwhile True: os.fork()",
+    "while True: ui.windows()",
+    "while True: print('x' * 10_000)",
+)
+
+
+async def test_left_at_any_moment_no_process_is_left(times):
+    """A call that is left 0 to 300 ms after it was made: nothing runs, and the next one is answered."""
+    chance = random.Random(4)
+    async with coder() as run:
+        for turn in range(times(150, 20)):
+            with trio.move_on_after(chance.uniform(0, 0.3)):
+                await run(LEFT[turn % len(LEFT)])
+            await until(lambda: descendants() == [])
+        assert await run.text("1 + 1") == "2\n"
 
 
 async def test_two_calls_of_one_conversation_have_turns():

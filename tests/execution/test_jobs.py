@@ -127,6 +127,20 @@ async def test_a_frozen_job_goes_on_after_the_hand_back():
         assert (await ended(w, job)).result.stdout == "up\non\n"
 
 
+async def test_a_frozen_job_is_ended_by_name():
+    """By the owner, while a person has the body: stopped processes die like any, a fork bomb's, too."""
+    async with world(on_takeover="freeze", limits={"processes": 64}) as w:
+        jobs = [(await start(w, command), sign) for command, sign in ((TREE, "up"), (BOMB, "full"))]
+        for job, sign in jobs:
+            await told(w, job, sign)
+        with trio.fail_after(SOON):
+            await w.leases.takeover(caller=OWNER)
+            for job, _ in jobs:
+                over = await w.shell.jobs.end_job(job.job_id, caller=OWNER, lease_token=None)
+                assert (over.state, over.result.exit_code) == (JobState.ENDED, 137)
+        assert descendants() == []
+
+
 async def test_jobs_are_bounded_in_number_and_time():
     """Beyond the limit one is refused, and calls still find room; each has its time."""
     async with world(limits={"jobs": 2, "job_timeout_ms": 1500, "concurrent": 1, "timeout_ms": 300}) as w:
