@@ -227,6 +227,7 @@ async def test_the_page_comes_back_by_itself_after_the_daemon_restarts(
 ) -> None:
     """A page that was open when the daemon ended shows the body again once another runs, as it is by then."""
     page_is_open, is_back, done = trio.Event(), trio.Event(), trio.Event()
+    running: list[World] = []
 
     def scenario(page: Any) -> None:
         exactly_the_same(page, running[-1])
@@ -235,14 +236,14 @@ async def test_the_page_comes_back_by_itself_after_the_daemon_restarts(
         wait(page, "seen.words.filter((word) => word === 'open').length === 2")
         exactly_the_same(page, running[-1])
 
-    async def watch(world: World) -> None:
-        await look(world, scenario)
+    async def watch() -> None:
+        await look(running[0], scenario)
         done.set()
 
     async with trio.open_nursery() as nursery:
         async with open_world(server, tmp_path) as world:
-            running = [world]
-            nursery.start_soon(watch, world)  # noqa: ASYNC111  its page outlives this daemon
+            running.append(world)
+            nursery.start_soon(watch)
             await page_is_open.wait()
         paint.rectangle(200, 100, 300, 200, 0xFACADE)
         async with open_world(server, tmp_path, port=world.port) as world:
