@@ -206,7 +206,10 @@ export class BodydView extends HTMLElement {
     const button = (text, act) => {
       const made = make("button", { type: "button", textContent: text });
       made.part = "button";
-      made.addEventListener("click", () => act().catch((error) => this.#refused(error)));
+      made.addEventListener("click", () => {
+        this.#complain("");
+        act().catch((error) => this.#refused(error));
+      });
       return made;
     };
     const screen = make("div", { id: "screen", tabIndex: 0, role: "group" });
