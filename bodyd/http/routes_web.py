@@ -38,7 +38,7 @@ MODULES = ("view.js", "bodyd-view.js")
 
 def add(api: Api) -> None:
     api.get("/", PUBLIC)(_static(WEB / "index.html"))
-    for name in ("console.js", "console.css", *MODULES):
+    for name in ("console.css", "console.js", "panels.js", "words.js", "api.js", *MODULES):
         api.get(f"/{name}", PUBLIC)(_static(WEB / name))
 
 

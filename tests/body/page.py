@@ -55,6 +55,9 @@ HTML = """<!doctype html><html lang="en"><meta charset="utf-8"><title>event log<
   const on = (id, event, entry) =>
     document.getElementById(id).addEventListener(event, (e) => send(entry(e.target)));
   on('field', 'input', (field) => ({name: 'value', value: field.value}));
+  document.getElementById('field').addEventListener('input', (e) => {
+    if (e.target.value.startsWith('title:')) document.title = e.target.value.slice(6);
+  });
   on('pick', 'change', (list) => ({name: 'picked', value: list.value}));
   on('long', 'scroll', (area) => ({name: 'scroll', top: area.scrollTop}));
   window.addEventListener('contextmenu', (e) => e.preventDefault());

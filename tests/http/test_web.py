@@ -84,7 +84,9 @@ async def test_nothing_else_is_lent_to_any_page(path: str):
         assert method != "OPTIONS" or answer.status_code >= 400
 
 
-@pytest.mark.parametrize("name", ["console.js", "view.js", "bodyd-view.js"])
+@pytest.mark.parametrize(
+    "name", ["console.js", "panels.js", "words.js", "api.js", "view.js", "bodyd-view.js"]
+)
 def test_the_scripts_have_no_way_to_make_markup_of_text(name: str):
     """Nothing parses a string as HTML or runs one."""
     assert not re.search(

@@ -1,47 +1,18 @@
-// The owner's page: the body's screen, its lease and its health, once a second while someone looks.
+// The owner's page: the body's screen, its lease and its health; panels.js has what is beside them.
 // Everything that the body or a driver chose (titles, names, reasons) is set as text, never as markup.
 
+import { Refused, call, events, get, make, plain, post, redeemTicket, span } from "/api.js";
+import { lookAtCalls, lookBack, lookForQuestions, lookFurtherBack } from "/panels.js";
 import { connect } from "/view.js";
 
 const PERIOD_MS = 1000;
-const ARMED_MS = 4000;
 const ESCAPES_MS = 600;
-const KEY = "bodyd.session";
+const NOTICE_MS = 12_000;
+const SOON_MS = 150;
+const RETRY_MS = 3000;
 
 const $ = (id) => document.getElementById(id);
 const say = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; };
-
-class Refused extends Error {
-  constructor(status, error) {
-    super(error?.message ?? `the daemon answered ${status}`);
-    this.status = status;
-    this.code = error?.code ?? "";
-  }
-}
-
-async function call(method, path, body) {
-  const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
-  if (body !== undefined) headers["content-type"] = "application/json";
-  const response = await fetch(path, {
-    method, headers, cache: "no-store", credentials: "omit",
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  if (response.ok) return response;
-  throw new Refused(response.status, (await response.json().catch(() => ({}))).error);
-}
-
-const get = async (path) => (await call("GET", path)).json();
-const post = async (path, body) => (await call("POST", path, body)).json();
-
-// -- coming in ----------------------------------------------------------------------------------
-
-async function redeemTicket() {
-  const given = location.hash.match(/^#ticket(?:=(.+))?$/)?.[1];
-  if (!given) return;
-  history.replaceState(null, "", location.pathname);
-  const session = await post("/v1/tickets/redeem", { ticket: decodeURIComponent(given) });
-  sessionStorage.setItem(KEY, session.token);
-}
 
 // -- showing ------------------------------------------------------------------------------------
 
@@ -62,22 +33,27 @@ function showLease(lease, scope) {
   const claim = lease.claim;
   const person = claim?.kind === "person";
   say("holder", !claim ? "Nobody" : live?.driving ? "You" : person ? "A person" : "An agent");
-  say("conversation", person ? "–" : claim?.conversation_id ?? "–");
+  say("conversation", person || !claim ? "–" : plain(claim.conversation_id));
   say("epoch", String(lease.epoch));
-  say("expires", claim ? new Date(claim.expires_at).toLocaleTimeString() : "–");
+  say("age", claim ? span(now() - claim.issued_at) : "–");
+  say("expires", claim ? span(claim.expires_at - now()) : "–");
+  const suspended = lease.suspended ? `${plain(lease.suspended.conversation_id)} goes on afterwards. ` : "";
   const waiting = lease.queue > 0 ? `${lease.queue} waiting. ` : "";
-  say("reason", waiting + (lease.reason ? `Last said: ${lease.reason}` : ""));
-  const stopped = lease.state === "stopped";
-  $("stop").disabled = stopped || scope === "viewer";
-  $("resume").hidden = !stopped || scope !== "owner";
-  const owner = scope === "owner", driving = live?.driving ?? false;
+  say("reason", suspended + waiting + (lease.reason ? `Last said: ${plain(lease.reason)}` : ""));
+  const owner = scope === "owner", driving = live?.driving ?? false, stopped = lease.state === "stopped";
   const open = ["vacant", "held", "paused", "lapsed"].includes(lease.state);
-  $("takeover").hidden = !owner || driving || !open || claim?.kind === "person" || live === null;
+  $("stop").disabled = stopped;
+  $("stop").hidden = scope === "viewer";
+  $("resume").hidden = !stopped || !owner;
+  $("takeover").hidden = !owner || driving || !open || person || live === null;
   $("handback").hidden = $("driving").hidden = !driving;
   $("pause").hidden = !owner || driving || lease.state !== "held";
   $("unpause").hidden = !owner || lease.state !== "paused";
   $("recover").hidden = !owner || lease.state !== "recovery_required";
+  for (const section of document.querySelectorAll("[data-owner]")) section.hidden = !owner;
 }
+
+const now = () => Date.now();
 
 // -- the live view ------------------------------------------------------------------------------
 
@@ -88,32 +64,43 @@ function openView() {
   const view = connect("/", $("live"), {
     ticket: async () => (await post("/v1/tickets/stream", {})).ticket,
     status: (word) => { if (word === "closed" && !view.driving) live = null; },
-    state: (state) => { hidden = state.hidden; live = view; },
+    state: (state) => { hidden = state.hidden; live = view; veil(); },
     frame: (stats) => {
       live = view;
       $("live").hidden = false;
       $("picture").hidden = true;
       $("screen").className = "";
       const { fps = 0, latency = null, mode = "" } = stats;
-      say("stats", `${Math.round(fps)} fps${latency === null ? "" : ` · ${Math.round(latency)} ms`}${mode ? ` · ${mode}` : ""}`);
+      $("stats").hidden = false;
+      say("fps", `${Math.round(fps)} fps`);
+      say("latency", latency === null ? "" : `${Math.round(latency)} ms`);
+      say("mode", mode);
     },
     refused: (error) => { if (live !== null) complain(error.message); },
     clipboard: (text) => navigator.clipboard?.writeText(text).catch(() => {}),
   });
 }
 
+function veil() {
+  $("veil").hidden = !hidden || live === null;
+  if (!$("veil").hidden) {
+    $("live").hidden = false;
+    $("picture").hidden = true;
+    $("screen").className = "";
+  }
+}
+
+const HEALTHS = { ready: "well", down: "down", starting: "starting", restarting: "restarting", hung: "hangs", failed: "failed" };
+
 function showHealth(components) {
   const parts = Object.entries(components);
   const down = parts.filter(([, part]) => part.state !== "ready");
-  say("verdict", down.length === 0 ? "Everything answers." : `Not well: ${down.map(([name]) => name).join(", ")}.`);
+  say("verdict", down.length === 0 ? "Everything answers." : `Not well: ${down.map(([name]) => name.replaceAll("_", " ")).join(", ")}.`);
   $("components").replaceChildren(...parts.map(([name, part]) => {
-    const item = document.createElement("li");
-    const label = document.createElement("span");
-    const state = document.createElement("span");
-    label.textContent = name;
-    state.textContent = part.detail ? `${part.state}: ${part.detail}` : part.state;
-    state.className = part.state === "ready" ? "good" : "bad";
-    item.append(label, state);
+    const item = make("li", part.detail ? "long" : "");
+    const word = HEALTHS[part.state] ?? part.state;
+    const state = make("span", part.state === "ready" ? "good" : "bad", part.detail ? `${word}: ${part.detail}` : word);
+    item.append(make("span", "", name.replaceAll("_", " ")), state);
     return item;
   }));
 }
@@ -128,62 +115,113 @@ async function showScreen() {
     const picture = $("picture");
     picture.src = url;
     await picture.decode();
-    picture.hidden = false;
     URL.revokeObjectURL(shown.url);
     shown = { sha256: shot.sha256, url };
   }
+  $("picture").hidden = false;
+  $("live").hidden = $("veil").hidden = $("stats").hidden = true;
   const active = shot.windows.find((w) => w.active);
-  say("caption", `${shot.width} × ${shot.height}${active ? ` · ${active.title}` : ""}`);
+  say("caption", `${shot.width} × ${shot.height}${active ? ` · ${plain(active.title)}` : ""} · a picture a second`);
   $("screen").className = "";
 }
 
-function complain(text) {
-  say("notice", text);
+let until = 0; // when a notice of something that was tried has been there for long enough
+
+/** Say what went wrong; *lasting* until it is right again, else for a while. */
+function complain(text, lasting = false) {
+  until = lasting ? 0 : Date.now() + NOTICE_MS;
+  say("notice", plain(text));
   $("notice").hidden = text === "";
 }
 
+let title = "";
+
+/** The active window's, for the caption; asked for no more often than anything else. */
+async function windowTitle() {
+  const { windows } = await get("/v1/inventory");
+  const active = windows.find((w) => w.active);
+  return active ? plain(active.title) : "";
+}
+
+const dirty = new Set(["receipts", "calls", "approvals", "title"]);
+let running = false; // something runs, whose output grows
+
 async function refresh() {
   const status = await get("/v1/status");
-  say("name", status.name ?? "");
+  say("name", plain(status.name ?? ""));
   showLease(status.lease, status.scope);
   showHealth(status.components ?? {});
   try {
     if (live === null) await showScreen();
-    else say("caption", hidden ? "A person is driving: their screen is theirs." : "Live");
+    else await caption(status);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     $("screen").classList.add("stale");
-    say("caption", error.code === "person_driving" ? "A person is driving: their screen is theirs." : error.message);
+    say("caption", error.code === "person_driving" ? "A person is driving: their screen is theirs." : plain(error.message));
   }
-  complain("");
+  if (status.scope === "owner") await panels();
+  if (Date.now() > until) complain("");
+}
+
+async function caption(status) {
+  if (!hidden && dirty.delete("title")) title = await windowTitle();
+  const size = status.display ? `${status.display.width} × ${status.display.height}` : "";
+  say("caption", hidden ? "A person is driving: their screen is theirs." : [size, title].filter(Boolean).join(" · "));
+}
+
+async function panels() {
+  await look("approvals", async () => {
+    const count = await lookForQuestions(complain);
+    document.title = count ? `(${count}) bodyd` : "bodyd";
+  });
+  await look("receipts", lookBack);
+  if (running) dirty.add("calls");
+  await look("calls", async () => { running = await lookAtCalls(); });
+}
+
+/** Look at *part* if it may have changed; a refusal of it alone is said, and leaves the rest as it is. */
+async function look(part, at) {
+  if (!dirty.delete(part)) return;
+  try {
+    await at();
+  } catch (error) {
+    dirty.add(part);
+    if (!(error instanceof Refused) || error.status === 401) throw error;
+    complain(error.message);
+  }
+}
+
+const OF = { action: "receipts", act: "receipts", call: "calls", approval: "approvals" };
+
+/** Hear what happens, and look again at what it is about. */
+async function listen() {
+  for (;;) {
+    try {
+      await events((name) => {
+        const about = OF[name.split(".")[0]];
+        for (const part of name === "open" || !about ? ["receipts", "calls", "approvals"] : [about]) dirty.add(part);
+        dirty.add("title");
+        wake();
+      });
+    } catch { /* the other loop says what is wrong */ }
+    if (signedOut) return;
+    await pause(RETRY_MS);
+  }
 }
 
 // -- acting -------------------------------------------------------------------------------------
 
-function twice(button, ask, act) {
-  const label = button.textContent;
-  let timer = 0;
-  const calm = () => { clearTimeout(timer); button.textContent = label; button.classList.remove("armed"); };
-  button.addEventListener("click", async () => {
-    if (!button.classList.contains("armed")) {
-      button.textContent = ask;
-      button.classList.add("armed");
-      timer = setTimeout(calm, ARMED_MS);
-      return;
-    }
-    calm();
-    await attempt(act);
-  });
-}
-
 async function attempt(act) {
   try {
+    complain("");
     await act();
     await refresh();
   } catch (error) {
     complain(error.message);
   }
 }
+
+const stop = (reason) => attempt(() => post("/v1/lease/stop", { reason }));
 
 // -- the loop -----------------------------------------------------------------------------------
 
@@ -196,19 +234,24 @@ const visible = () => document.visibilityState === "visible" ? Promise.resolve()
   document.addEventListener("visibilitychange", look);
 });
 
+let wake = () => {};
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+let signedOut = false;
 
 function lost(error) {
   $("screen").classList.add("stale");
   $("state").className = "pill bad";
   $("stop").disabled = true;
   if (error.status === 401) {
+    signedOut = true;
     say("state", "signed out");
-    complain("This page needs a fresh link: run “bodyd token link” and open what it prints.");
+    complain("This page needs a fresh link: run “bodyd token link” and open what it prints.", true);
     return false;
   }
   say("state", "unreachable");
-  complain(error instanceof Refused ? error.message : "The daemon does not answer. Trying again.");
+  complain(error instanceof Refused ? error.message : "The daemon does not answer. Trying again.", true);
+  for (const part of ["receipts", "calls", "approvals", "title"]) dirty.add(part);
   return true;
 }
 
@@ -220,11 +263,13 @@ async function watch() {
     } catch (error) {
       if (!lost(error)) return;
     }
-    await pause(PERIOD_MS);
+    await Promise.race([pause(PERIOD_MS), new Promise((resolve) => { wake = resolve; })]);
+    await pause(SOON_MS); // what happens comes in bursts
   }
 }
 
-twice($("stop"), "Really stop?", () => post("/v1/lease/stop", { reason: "stopped from the console" }));
+$("stop").addEventListener("click", () => stop("stopped from the console"));
+$("earlier").addEventListener("click", () => attempt(lookFurtherBack));
 $("resume").addEventListener("click", () => attempt(() => post("/v1/lease/resume", {})));
 $("takeover").addEventListener("click", () => attempt(() => live.takeOver("taken over from the console")));
 $("handback").addEventListener("click", () => attempt(() => live.handBack()));
@@ -240,17 +285,25 @@ $("typing").addEventListener("submit", (event) => {
 });
 let escaped = 0;
 addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || live?.driving || $("stop").disabled) return;
+  if (event.key !== "Escape" || live?.driving || $("stop").disabled || $("stop").hidden) return;
   const twiceNow = event.timeStamp - escaped < ESCAPES_MS;
   escaped = event.timeStamp;
-  if (twiceNow) attempt(() => post("/v1/lease/stop", { reason: "Esc, twice, in the console" }));
+  if (twiceNow) stop("Esc, twice, in the console");
 });
+addEventListener("keydown", (event) => { // before the view hears it: the way out of it for a keyboard
+  if (!live?.driving || !event.ctrlKey || !event.altKey || event.code !== "KeyK") return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  live.letGo();
+  $("handback").focus();
+}, { capture: true });
 addEventListener("hashchange", () => location.reload());
 try {
   await redeemTicket();
   openView();
+  listen();
   await watch();
 } catch (error) {
   lost(error);
-  complain(error.message);
+  complain(error.message, true);
 }

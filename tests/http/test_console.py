@@ -1,0 +1,89 @@
+"""What the console asks for: the timeline, calls and approvals, as the routes tell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from bodyd.client import BodyClient
+from bodyd.contract.ports import ApprovalRequest, Caller
+from bodyd.errors import InvalidRequest, NotFound
+from bodyd.policy.approvals import Approvals
+
+
+class FakeHistory:
+    def __init__(self) -> None:
+        self.asked: list[tuple[int | None, int]] = []
+
+    async def history(self, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        self.asked.append((before, limit))
+        return [{"sequence": 1}]
+
+
+class FakeBoard:
+    def calls(self, *, caller: Caller) -> list[dict[str, Any]]:
+        return [{"call_id": "call_1"}]
+
+    def call(self, call_id: str, *, caller: Caller) -> dict[str, Any]:
+        if call_id != "call_1":
+            raise NotFound("no such call")
+        return {"call_id": call_id, "output": []}
+
+
+async def test_a_body_with_nothing_to_show_says_so(client: BodyClient):
+    """Empty lists, and nobody who is asked; what is named is not found."""
+    assert await client._json("GET", "/v1/receipts") == {"receipts": []}
+    assert await client._json("GET", "/v1/calls") == {"calls": []}
+    assert await client._json("GET", "/v1/approvals") == {"configured": False, "approvals": []}
+    for method, path in (("GET", "/v1/calls/call_1"), ("POST", "/v1/approvals/apr_1")):
+        with pytest.raises(NotFound):
+            await client._json(method, path, {"approve": True} if method == "POST" else None)
+
+
+async def test_the_timeline_is_paged_within_bounds(services: Any, client: BodyClient):
+    """Up to a hundred at once; what is no number is refused with its name."""
+    services.history = FakeHistory()
+    for query in ("", "?limit=5&before=9", "?limit=0", "?limit=100000"):
+        assert await client._json("GET", f"/v1/receipts{query}") == {"receipts": [{"sequence": 1}]}
+    assert services.history.asked == [(None, 30), (9, 5), (None, 1), (None, 100)]
+    for query in ("limit=x", "before=-1", "before=²", "limit=" + "9" * 30):
+        with pytest.raises(InvalidRequest) as caught:
+            await client._json("GET", f"/v1/receipts?{query}")
+        assert caught.value.param == query.split("=", maxsplit=1)[0]
+
+
+async def test_calls_are_listed_and_read(services: Any, client: BodyClient):
+    """By id with their output."""
+    services.board = FakeBoard()
+    assert await client._json("GET", "/v1/calls") == {"calls": [{"call_id": "call_1"}]}
+    assert await client._json("GET", "/v1/calls/call_1") == {"call_id": "call_1", "output": []}
+    with pytest.raises(NotFound):
+        await client._json("GET", "/v1/calls/call_2")
+
+
+async def test_an_approval_is_answered_once(services: Any, client: BodyClient):
+    """True or false, and nothing that is only like it; then it waits no more."""
+    services.approvals = approvals = Approvals(now_ms=lambda: 1, announce=lambda event: None)
+    answers: list[bool] = []
+
+    async def ask() -> None:
+        answers.append(await approvals.decide(ApprovalRequest("apr_1", "talk", "print", 1, "rule", ())))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        while not approvals.pending():
+            await trio.lowlevel.checkpoint()
+        listed = await client._json("GET", "/v1/approvals")
+        assert listed["configured"] is True
+        assert [one["approval_id"] for one in listed["approvals"]] == ["apr_1"]
+        for wrong in ({}, {"approve": "yes"}, {"approve": 1}, {"approve": True, "always": True}):
+            with pytest.raises(InvalidRequest):
+                await client._json("POST", "/v1/approvals/apr_1", wrong)
+        told = await client._json("POST", "/v1/approvals/apr_1", {"approve": True})
+        assert told == {"approval_id": "apr_1", "approved": True}
+    assert answers == [True]
+    with pytest.raises(NotFound):
+        await client._json("POST", "/v1/approvals/apr_1", {"approve": True})
