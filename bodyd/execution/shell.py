@@ -257,8 +257,10 @@ class Shell:
         with trio.move_on_after(APPROVAL_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_keep_renewed, admission)
+                nursery.start_soon(_give_up, admission, nursery.cancel_scope)
                 approved = await self._approvals.decide(request)
                 nursery.cancel_scope.cancel(reason="decided")
+        self._leases.admit_again(admission)  # a question is void after any hand-over, whatever was answered
         return approved
 
     # -- a call's life -------------------------------------------------------------------------------
@@ -376,6 +378,12 @@ async def open_shell(
             yield shell
         finally:
             nursery.cancel_scope.cancel(reason="the shell closes")
+
+
+async def _give_up(admission: Admission, scope: trio.CancelScope) -> None:
+    """Withdraw a question once its claim is fenced."""
+    await admission.interrupted.wait()
+    scope.cancel(reason="the claim is fenced")
 
 
 async def _keep_renewed(admission: Admission) -> None:

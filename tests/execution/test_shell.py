@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from bodyd.errors import ConfigError, InvalidRequest, IsolationUnavailable, PolicyRefused
+from bodyd.errors import ConfigError, InvalidRequest, IsolationUnavailable, LeaseError, PolicyRefused
+from bodyd.policy import approvals
 from tests.desktop.conftest import ROOT, descendants
 
-from .world import SOON, chunks_until, names_of, until, world
+from .world import OWNER, SOON, chunks_until, names_of, until, world
 
 
 async def test_stdout_stderr_and_status_come_back_apart():
@@ -282,6 +283,24 @@ async def test_approval_is_somebodys_or_a_refusal():
                     await w.run("touch x")
         assert hook.asked[0].rule == "shell.approve:touch"
         assert hook.asked[0].conversation_id == "talk"
+
+
+async def test_a_question_is_void_after_a_hand_over():
+    """It is withdrawn at once, and the call is refused by the lease, not for want of an answer."""
+    asked = trio.Event()
+    hook = approvals.Approvals(now_ms=lambda: 1, announce=lambda event: asked.set())
+    async with world(policy={"default": "allow", "approve": ["touch"]}, approvals=hook) as w:
+
+        async def ask() -> None:
+            with pytest.raises(LeaseError):
+                await w.run("touch x")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await asked.wait()
+            assert hook.pending()[0]["commands"] == ["touch x"]
+            await w.leases.revoke(caller=OWNER, reason="enough")
+        assert hook.pending() == []
 
 
 async def test_every_command_is_audited_and_none_of_its_text():

@@ -9,9 +9,13 @@ import trio
 import trio.testing
 
 from bodyd.client import BodyClient
+from bodyd.contract.actions import Click, Type
 from bodyd.contract.ports import ApprovalRequest, Caller
 from bodyd.errors import InvalidRequest, NotFound
+from bodyd.http.listener import Bound
 from bodyd.policy.approvals import Approvals
+
+from .fake_body import HEIGHT, WIDTH
 
 
 class FakeHistory:
@@ -87,3 +91,56 @@ async def test_an_approval_is_answered_once(services: Any, client: BodyClient):
     assert answers == [True]
     with pytest.raises(NotFound):
         await client._json("POST", "/v1/approvals/apr_1", {"approve": True})
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Playwright's own loop and pipes
+async def test_an_approval_shows_who_asks_why_and_where(services: Any, bound: Bound, client: BodyClient):
+    """The target is marked in the picture it was aimed at; words of the model are quoted, and only words."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    services.approvals = approvals = Approvals(now_ms=lambda: 1, announce=lambda event: None)
+    shot = await client.screenshot()
+    actions = (Click(x=16, y=12), Type(text="4711"))
+    reason = "<b>pay</b> \u202enow"
+    wanted = ApprovalRequest("apr_1", "shopper", "p", 5, "payment", actions, reason, shot.screenshot_id)
+    link = (await client._json("POST", "/v1/tickets", {}))["ticket"]
+    answers: list[bool] = []
+
+    def look() -> None:
+        with playwright.sync_playwright() as started:
+            browser = started.chromium.launch(
+                executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+            )
+            try:
+                page = browser.new_page()
+                page.goto(f"http://127.0.0.1:{bound.port}/#ticket={link}")
+                page.wait_for_selector(".question .mark")
+                text = page.inner_text(".question")
+                for said in (
+                    "shopper asks",
+                    "rule payment",
+                    "<b>pay</b> ‹202E›now",
+                    "Click at 16, 12",
+                    "“4711”",
+                ):
+                    assert said in text, said
+                assert page.locator(".question b").count() == 0
+                image = page.locator(".question img").bounding_box()
+                mark = page.locator(".question .mark").bounding_box()
+                assert image
+                assert mark
+                left = (mark["x"] + mark["width"] / 2 - image["x"]) / image["width"]
+                top = (mark["y"] + mark["height"] / 2 - image["y"]) / image["height"]
+                assert abs(left - 16.5 / WIDTH) < 0.02
+                assert abs(top - 12.5 / HEIGHT) < 0.02
+                page.get_by_role("button", name="Approve once").click()
+                page.wait_for_selector("#nothing-asked:visible")
+            finally:
+                browser.close()
+
+    async def ask() -> None:
+        answers.append(await approvals.decide(wanted))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.to_thread.run_sync(look)
+    assert answers == [True]

@@ -28,7 +28,7 @@ const STATES = {
 
 function showLease(lease, scope) {
   const [word, tone] = STATES[lease.state] ?? [lease.state, "warn"];
-  say("state", word);
+  say("state", lease.state !== "held" || claim?.kind !== "person" ? word : live?.driving ? "you drive" : "a person drives");
   $("state").className = `pill ${tone}`;
   const claim = lease.claim;
   const person = claim?.kind === "person";
