@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Words = tuple[str, ...]
 
@@ -48,6 +48,8 @@ _WRITTEN = str.maketrans("013457 8@$€|", "oleast b" + "asel")
 
 def fold(text: str) -> str:
     """*text* in small Latin letters where it looks Latin, without marks, with single spaces. Idempotent."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.lower().split())
     before = None
     while text != before:
         before, text = text, _fold_once(text)
@@ -87,8 +89,14 @@ def split_names(text: str) -> str:
 
 def readings(text: str) -> tuple[Words, ...]:
     """Every way in which a person may read *text*, each as words; () for what shows no word."""
-    found = dict.fromkeys(reading for written in (text, in_order(text)) for reading in _read(fold(written)))
+    found = dict.fromkeys(
+        reading for written in dict.fromkeys((text, in_order(text))) for reading in _read(fold(written))
+    )
     return tuple(reading for reading in found if any(reading))
+
+
+def all_readings(texts: Iterable[str]) -> list[Words]:
+    return [reading for text in texts for reading in readings(text)]
 
 
 def _read(folded: str) -> Iterator[Words]:

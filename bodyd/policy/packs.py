@@ -155,7 +155,7 @@ class Domain(_Part):
             raise ValueError("name each kind once, and one at least")
         return self
 
-    def verdict(self, kind: Kind) -> Verdict | None:
+    def verdict(self, kind: Kind | None) -> Verdict | None:
         lists = {Verdict.ALLOW: self.allow, Verdict.APPROVE: self.approve, Verdict.PERSON: self.person}
         return next((verdict for verdict, kinds in lists.items() if kind in kinds), None)
 
@@ -223,9 +223,10 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Several packs as one."""
+    """Several packs as one. `openers`: words of which one is in the name of any control that is stopped."""
 
     chapters: tuple[Chapter, ...] = ()
+    openers: frozenset[str] = frozenset()
     no: Lexicon = NOTHING
     fillers: frozenset[str] = frozenset()
     commands: tuple[Commands, ...] = ()
@@ -244,8 +245,12 @@ def bind(packs: Iterable[Pack]) -> Book:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two packs have the language {name!r}; name one otherwise")
+    chapters = tuple(_chapter(pack, kind) for pack in bound for kind in _SECTIONS)
     return Book(
-        chapters=tuple(_chapter(pack, kind) for pack in bound for kind in _SECTIONS),
+        chapters=chapters,
+        openers=frozenset(
+            word for c in chapters for part in ("controls", "exact") for word in c.lists[part].starts
+        ),
         no=Lexicon.merged(Lexicon.of(pack.answers.no, pack.spelling) for pack in bound),
         fillers=frozenset(w for pack in bound for filler in pack.fillers for w in words(filler)),
         commands=tuple(pack.commands for pack in bound),
