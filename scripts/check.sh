@@ -24,7 +24,8 @@ pure_files_by_their_own_tests() { # every branch: [tool.coverage.report] in pypr
         tests/journal/test_recovery.py tests/journal/test_traces.py tests/driver/test_admission.py tests/driver/test_vitals.py \
         tests/stream/test_protocol.py tests/stream/test_regions.py tests/stream/test_gestures.py \
         tests/stream/test_motion.py tests/stream/test_tiles.py \
-        tests/policy/test_normal.py tests/policy/test_lexicon.py tests/policy/test_packs.py && coverage report
+        tests/policy/test_normal.py tests/policy/test_lexicon.py tests/policy/test_packs.py \
+        tests/policy/test_pages.py tests/policy/test_leaks.py tests/policy/test_detect.py tests/policy/test_adversary.py && coverage report
     status=$?
     rm -f "$COVERAGE_FILE"
     return $status
