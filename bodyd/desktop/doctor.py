@@ -16,7 +16,7 @@ from bodyd.errors import BodydError
 
 from . import accessibility, browser, selftest, selftest_x
 from .cgroups import CONTROLLERS, open_cgroups
-from .isolation import programs, read, system
+from .isolation import programs, read, system, unfit
 from .layout import Uids, uids
 from .process import bwrap_version
 from .remedies import Probe, System, explain, install, render, severity
@@ -64,8 +64,12 @@ async def examine(config: Config) -> list[Probe]:
         *([_accessibility(here)] if config.accessibility.enabled else []),
         *_fonts(here),
     ]
-    said = "bwrap is missing" if shutil.which("bwrap") is None else await selftest.namespaces(who)
-    if said:
+    said, found = "", unfit(who)
+    if found is None:
+        said = "bwrap is missing" if shutil.which("bwrap") is None else await selftest.namespaces(who)
+    if found is not None:
+        probes.append(Probe("namespaces", "fail", *found))
+    elif said:
         cause, fix = explain(said, here) or (said, "")
         probes.append(Probe("namespaces", "fail", f"{cause} ({said})" if fix else said, fix))
     else:

@@ -16,7 +16,7 @@ from bodyd.errors import IsolationUnavailable
 
 from . import browser, seccomp
 from .layout import Uids, uids
-from .remedies import NO_SUCH_UIDS, System, explain, install
+from .remedies import NO_SUCH_UIDS, System, explain, install, lacking
 from .xserver import XVFB
 
 PYTHON = "/usr/bin/python3"
@@ -42,10 +42,18 @@ def require_isolation(config: Config) -> None:
             )
     if config.desktop.browser:
         browser.program(config.desktop.browser)
-    who = uids(config)
-    if not all(_mapped(uid, read("/proc/self/uid_map")) for uid in (who.apps, who.x, who.shell, who.code)):
-        cause, fix = NO_SUCH_UIDS if who.drop else explain("namespace", system()) or ("", "")
-        raise IsolationUnavailable(f"{cause}; fix: {fix}")
+    if found := unfit(uids(config)):
+        raise IsolationUnavailable(f"{found[0]}; fix: {found[1]}")
+
+
+def unfit(who: Uids) -> tuple[str, str] | None:
+    """Why the daemon can't be, or give away, these uids, and the exact fix; None if it can."""
+    table = read("/proc/self/uid_map")
+    if not all(_mapped(uid, table) for uid in (who.apps, who.x, who.shell, who.code)):
+        return NO_SUCH_UIDS if who.drop else explain("namespace", system())
+    words = iter(read("/proc/self/status").split())
+    effective = next((next(words) for word in words if word == "CapEff:"), "0")
+    return lacking(int(effective, 16)) if who.drop else None
 
 
 def programs(config: Config) -> dict[str, str | None]:

@@ -72,6 +72,22 @@ NO_SUCH_UIDS = (
 """The cause and the fix."""
 
 
+CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7}
+"""What root needs to have parts under uids of their own, with their numbers (capabilities(7))."""
+
+
+def lacking(effective: int) -> tuple[str, str] | None:
+    """The cause and the fix where root has not all of CAPABILITIES; *effective* has a bit for each."""
+    missing = [name for name, bit in CAPABILITIES.items() if not effective >> bit & 1]
+    if not missing:
+        return None
+    return (
+        f"root lacks capabilities that it needs to give the apps uids of their own: {', '.join(missing)}",
+        f"docker or podman {' '.join(f'--cap-add {name}' for name in missing)}; Kubernetes "
+        "securityContext.capabilities.add; or start bodyd as an ordinary user, who needs none",
+    )
+
+
 def install(what: str, distribution: tuple[str, ...]) -> str:
     """The command that installs *what* ("bwrap", "Xvfb", "CJK fonts", …)."""
     if what == "browser" and "ubuntu" in distribution:

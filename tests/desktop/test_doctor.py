@@ -14,7 +14,16 @@ import trio
 from bodyd.desktop import browser, doctor, isolation, selftest, selftest_x
 from bodyd.desktop.cgroups import NONE
 from bodyd.desktop.layout import uids
-from bodyd.desktop.remedies import Probe, System, explain, install, render, severity
+from bodyd.desktop.remedies import (
+    CAPABILITIES,
+    Probe,
+    System,
+    explain,
+    install,
+    lacking,
+    render,
+    severity,
+)
 from bodyd.desktop.seccomp import strict_filter
 from bodyd.errors import IsolationUnavailable
 
@@ -134,22 +143,40 @@ def test_doctor_runs_here(configure, capsys):
     assert all(p["fix"] for p in probes.values() if p["status"] == "fail")
 
 
-@pytest.mark.skipif(not ROOT, reason="only root is kept from nothing else here")
-@pytest.mark.parametrize(
-    ("rights", "fix"), [(["-U"], "--map-user="), (["-U", "-r"], "start bodyd as an ordinary user")]
-)
-def test_in_a_user_namespace_without_the_uids_the_advice_is_of_them(rights, fix, place):
-    """It is neither a filter nor the kernel: doctor says so, and the start is refused in the same words."""
-    body = f'state_dir = "{place}/state"\nrun_dir = "{place}/run"\n[http]\nport = 0\n'
-    (config := place / "bodyd.toml").write_text(body)
-    bodyd = ["unshare", *rights, sys.executable, "-m", "bodyd", "--config", str(config)]
+UNFIT = {
+    "no uid": (["unshare", "-U"], "--map-user="),
+    "one uid": (["unshare", "-U", "-r"], "start bodyd as an ordinary user"),
+    "no rights": (["setpriv", "--bounding-set=-all", "--inh-caps=-all"], "--cap-add SETUID"),
+    "not to kill": (["setpriv", "--bounding-set=-kill", "--inh-caps=-all"], "--cap-add KILL;"),
+}
+
+
+@pytest.mark.skipif(not ROOT, reason="only root gives uids to the parts of a body")
+@pytest.mark.parametrize("lacks", UNFIT)
+def test_without_the_uids_or_the_right_to_them_the_advice_is_of_that(lacks, tmp_path):
+    """Run for real: it is neither a filter nor the kernel, and doctor says so."""
+    rights, fix = UNFIT[lacks]
+    (config := tmp_path / "bodyd.toml").touch()
+    bodyd = [*rights, sys.executable, "-m", "bodyd", "--config", str(config)]
     done = subprocess.run([*bodyd, "doctor", "--json"], capture_output=True, check=False)
     probes = {probe["name"]: probe for probe in json.loads(done.stdout)}
     assert (done.returncode, probes["namespaces"]["status"]) == (1, "fail")
     assert fix in probes["namespaces"]["fix"]
-    up = subprocess.run([*bodyd, "up"], capture_output=True, text=True, check=False)
-    assert (up.returncode, up.stderr.count("\n")) == (1, 1), up.stderr
-    assert fix in up.stderr
+
+
+def test_without_the_uids_the_start_is_refused(configure, monkeypatch):
+    """In doctor's words, before any folder is made."""
+    monkeypatch.setattr(isolation, "read", lambda path: "0 100000 1000" if "map" in path else "")
+    with pytest.raises(IsolationUnavailable, match=r"uid.*; fix: "):
+        isolation.require_isolation(configure(desktop={"browser": "", "base_uid": 61000}))
+
+
+@pytest.mark.parametrize(("effective", "names"), [(0xEB, []), (0xCB, ["KILL"]), (0, list(CAPABILITIES))])
+def test_capabilities_that_root_lacks_are_named(effective, names):
+    """Each of them, in the cause and in the fix; none where all are there, whatever else is not."""
+    cause, fix = lacking(effective) or ("", "")
+    assert [name for name in CAPABILITIES if name in cause] == names
+    assert [name for name in CAPABILITIES if f"--cap-add {name}" in fix] == names
 
 
 def test_doctor_without_bwrap(configure, capsys, monkeypatch):
