@@ -110,6 +110,12 @@ def explain(said: str, system: System) -> tuple[str, str] | None:
         )
     if "setresuid failed" in said or "setresgid failed" in said:
         return NO_SUCH_UIDS
+    if "Resource temporarily unavailable" in said:
+        return (
+            "no more processes may be started",
+            "raise the limit: ulimit -u 8192, where bodyd is started; TasksMax= of its unit; docker or podman "
+            "--pids-limit",
+        )
     namespace = "namespace" in said or "Operation not permitted" in said or "uid map" in said
     used_up = "No space left" in said or "ENOSPC" in said
     if not namespace and not used_up:

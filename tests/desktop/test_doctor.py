@@ -31,6 +31,7 @@ from .conftest import BASE_UID, ROOT, descendants, readable_python
 
 NO_NAMESPACE = "bwrap: No permissions to create new namespace, likely because the kernel does not allow"
 USED_UP = "bwrap: Creating new namespace failed: nesting depth or max_*_namespaces exceeded (ENOSPC)"
+BUSY = "Resource temporarily unavailable"
 NO_PROC = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
 
 
@@ -58,6 +59,13 @@ def machine(*distribution, container=False, filtered=False, mapped=True, **sysct
         (NO_NAMESPACE, machine(filtered=True), "seccomp", "unmasked /proc"),
         (NO_NAMESPACE, machine(), "the kernel refuses", "CONFIG_USER_NS"),
         (NO_NAMESPACE, machine(filtered=True, mapped=False), "the uid that runs bodyd", "--map-user="),
+        ("setpriv: failed to execute prlimit: " + BUSY, machine(), "processes", "ulimit -u"),
+        (
+            "bwrap: Creating new namespace failed: " + BUSY,
+            machine(container=True),
+            "processes",
+            "--pids-limit",
+        ),
         ("setpriv: setresuid failed: Invalid argument", machine(), "no such uids", "desktop.base_uid"),
     ],
 )
