@@ -18,25 +18,28 @@ PIECES = (
     "[ ", " ]", "*", "~", "=", "break", "time ",
 )  # fmt: skip
 
+# Each text has a file of its own for what it ran, read at the end: what runs in the background may be late.
 DRIVER = r"""
 import json, os, subprocess, sys
 os.makedirs("bin", exist_ok=True)
+os.makedirs("ran", exist_ok=True)
 for name in sys.argv[1:]:
     with open(f"bin/{name}", "w") as stub:
-        stub.write(f"#!/bin/sh\necho {name} >> /workspace/ran\nexit 1\n")
+        stub.write(f"#!/bin/sh\necho {name} >> /workspace/ran/$TEXT\nexit 1\n")
     os.chmod(f"bin/{name}", 0o755)
-ran = []
-for text in json.load(open("texts")):
-    open("ran", "w").close()
+texts, wrong = json.load(open("texts")), []
+for number, text in enumerate(texts):
     open("f", "w").close()
+    open(f"ran/{number}", "w").close()
     try:
-        done = subprocess.run(["/usr/bin/bash", "-c", "--", text], env={"PATH": "/workspace/bin"},
+        done = subprocess.run(["/usr/bin/bash", "-c", "--", text],
+                              env={"PATH": "/workspace/bin", "TEXT": str(number)},
                               timeout=0.5, capture_output=True, stdin=subprocess.DEVNULL)
-        wrong = b"syntax error" in done.stderr or b"unexpected EOF" in done.stderr
+        wrong.append(b"syntax error" in done.stderr or b"unexpected EOF" in done.stderr)
     except subprocess.TimeoutExpired:
-        wrong = False
-    ran.append([sorted(set(open("ran").read().split())), wrong])
-json.dump(ran, open("done", "w"))
+        wrong.append(False)
+ran = [sorted(set(open(f"ran/{number}").read().split())) for number in range(len(texts))]
+json.dump(list(zip(ran, wrong)), open("done", "w"))
 """
 
 
