@@ -113,8 +113,8 @@ def explain(said: str, system: System) -> tuple[str, str] | None:
     if "Resource temporarily unavailable" in said:
         return (
             "no more processes may be started",
-            "raise the limit: ulimit -u 8192, where bodyd is started; TasksMax= of its unit; docker or podman "
-            "--pids-limit",
+            "raise the limit: ulimit -u 8192, where bodyd is started; TasksMax= of its unit; --pids-limit of "
+            "docker or podman",
         )
     namespace = "namespace" in said or "Operation not permitted" in said or "uid map" in said
     used_up = "No space left" in said or "ENOSPC" in said
