@@ -245,10 +245,10 @@ ATTEMPTS = {
         (DRAG, Scene(target("static", "x"), drop=field("Comment").target, clipboard=CARD)),
     ],
     "confidential files": [
-        (Upload(("/home/me/.ssh/id_rsa",)), button("Choose file")),
+        (Upload(("/home/user/.ssh/id_rsa",)), button("Choose file")),
         (Upload(("C:\\Me\\Passport.PDF",)), button("Choose file")),
         (Upload(("notes.txt",), sample=f"card: {CARD}"), button("Choose file")),
-        (a.Type(text="/home/me/.env\n"), field("File name", around=[("file chooser", "Open")])),
+        (a.Type(text="/home/user/.env\n"), field("File name", around=[("file chooser", "Open")])),
     ],
     "the shell": [
         (Command("rm -rf /home"), Scene()),

@@ -70,7 +70,7 @@ def test_an_owners_value_goes_where_it_may():
 def test_files_are_known_by_the_last_part_of_their_name():
     """Folders, case and the other slash don't matter."""
     data = [Data(files=("id_rsa*", "*passport*"))]
-    assert kept_file(data, ["a.txt", "/home/me/.ssh/ID_RSA "]) == "/home/me/.ssh/ID_RSA "
+    assert kept_file(data, ["a.txt", "/home/user/.ssh/ID_RSA "]) == "/home/user/.ssh/ID_RSA "
     assert kept_file(data, ["C:\\me\\My Passport.pdf"]) is not None
     assert kept_file(data, ["/id_rsa/notes.txt"]) is None
     assert kept_file([], ["id_rsa"]) is None
