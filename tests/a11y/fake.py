@@ -76,7 +76,8 @@ class FakeApp:
         self.answers: dict[object, Callable[[], tuple[str, tuple[Any, ...]] | None]] = {}
         self.asked: list[str] = []
 
-    async def serve(self) -> None:
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
         while True:
             message = await self.connection.receive()
             if message.header.message_type is not MessageType.method_call:
@@ -168,7 +169,7 @@ async def fake_app(path: Path) -> AsyncIterator[FakeApp]:
     }
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(app.serve)
+            await nursery.start(app.serve)
             yield app
             nursery.cancel_scope.cancel()
     finally:
