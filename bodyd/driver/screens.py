@@ -144,9 +144,8 @@ class Screens:
         """
         if private != self._private():
             raise PersonDriving("the body changed hands while the picture was made; ask again")
-        if not private:
-            await self._journal.put_screenshot(shot, png)
-            return
+        if not private and await self._journal.put_screenshot(shot, png):
+            return  # else nobody has had the body since a person, whose epoch keeps nothing
         self._unstored[shot.screenshot_id] = png
         while len(self._unstored) > UNSTORED:
             self._unstored.popitem(last=False)

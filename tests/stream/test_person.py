@@ -183,6 +183,17 @@ async def test_while_a_person_drives_agents_and_viewers_see_nothing(world: World
             await same(world, watching)
 
 
+async def test_after_a_person_who_gives_it_back_to_nobody_pictures_are_to_be_had(world: World) -> None:
+    """In memory: their epoch, which lasts until somebody takes the body, keeps nothing on the disk."""
+    async with world.client() as owner, owner.stream(video=False) as view:
+        with trio.fail_after(GENEROUS):
+            await view.take_over()
+            await view.hand_back()
+            shot = await owner.screenshot()
+            assert await owner.image(shot.screenshot_id)
+            assert await world.journal.screenshot(shot.screenshot_id) is None
+
+
 async def test_events_of_a_persons_turn_are_the_owners_alone(world: World, recorder: Recorder) -> None:
     """An agent hears that the lease moved, and nothing of what is done meanwhile."""
     async with (
