@@ -175,6 +175,18 @@ while True:
             await run("1")
 
 
+async def test_a_reader_that_never_reads_holds_up_nothing():
+    """Its code runs into its bounds and its end, and the body is given back as ever."""
+    shown = "import numpy\nmark = numpy.zeros((99, 99, 3), 'uint8')\nfor n in range(400): display(mark)"
+    async with coder() as run, run.stream(shown):
+        assert await run.text("mark.shape") == "(99, 99, 3)\n"
+        async with run.stream("while True: print('x' * 10_000)"):
+            with trio.fail_after(SOON):
+                await run.w.release()
+                assert await run.tool.quiesce()
+            assert descendants() == []
+
+
 LEFT = (
     "while True: pass",
     "import os\nwhile True: os.fork()",
