@@ -39,11 +39,12 @@ _LOOKALIKES = {
     **_pairs("ᎪᏴᏟᎠᎬᎻᎥᎫᏦᏞᎷᏢᎡᏚᎢᏙᎳᏃᏀ", "abcdehljklmprstvwzg"),  # Cherokee
     **_pairs("ꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ", "bpdtgkjczfnlsrvhwxyaelou"),  # Lisu
     **_pairs("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghljklmnoprstuvwyz"),  # small capitals
+    **_pairs("ɐəɛɹʇʌʍʎɯɥɔ", "aeertvwymhc"),  # turned
     **_pairs("ɑɡɩıǀȷℓøłđħŧɓɗɩⱥƀ\u0275\u2223ⲟ", "aglllj" + "loldht" + "bdlabolo"),
     **{ord("æ"): "ae", ord("Æ"): "ae", ord("œ"): "oe", ord("Œ"): "oe", ord("Ø"): "o", ord("ð"): "d"},
     **_run(0x1F150), **_run(0x1F170), **_run(0x1F1E6),  # letters in black circles and boxes, and of flags
 }  # fmt: skip
-_WRITTEN = str.maketrans("013457 8@$€|", "oleast b" + "asel")
+_WRITTEN = str.maketrans("0134578@$€|₱₦₵₮₩₭₳₿¥£", "oleastbaselpnctwkabyl")
 
 
 def fold(text: str) -> str:

@@ -117,6 +117,13 @@ ATTEMPTS = {
         (CLICK, button("Betal 249,00 kr.")),
         (CLICK, button("Valider et payer")),
         (CLICK, button("Realizar pedido")),
+        *[
+            (CLICK, button(name))
+            for name in (
+                "Buy it", "Pay in full", "Confirm & pay", "Send $50", "Swipe to pay", "Order with obligation to pay",
+                "Geld jetzt senden", "Køb for 20 kr.", "Régler ma commande", "Top up", "Proceed to payment",
+            )
+        ],
         (a.DoubleClick(x=1, y=1), button("Buy now")),
         (a.ClickElement(id="e"), button("Send money")),
         (a.ButtonDown(x=1, y=1), button("Buy now")),
@@ -193,6 +200,10 @@ ATTEMPTS = {
         (CLICK, button("Delete")),
         (CLICK, Scene(target("link", "Delete my account"))),
         (CLICK, Scene(target("menu item", "Delete forever"))),
+        *[
+            (CLICK, button(name))
+            for name in ("Remove permanently", "Deactivate", "Empty the bin", "Reformat", "Mülleimer leeren")
+        ],
         (CLICK, button("Konto loeschen")),
         (CLICK, button("Slet konto")),
         (CLICK, button("Supprimer le compte")),
@@ -225,7 +236,7 @@ ATTEMPTS = {
             "P\u200bay", "P a y", "P.A.Y", "P4Y", "\u202eyaP", "🅿🅰🆈", "Buуnow", "De\u00adlete", "DeIete",
             "D3l3t3",
             "L\u00f6\u200dschen", "L o e s c h e n", "PAYER", "Été: Supprimer", "ᴘᴀʏ",
-            "BUY-NOW", "Place_order",
+            "BUY-NOW", "Place_order", "₱ay", "Dɛlete", "pɐy", "dele te acc ount",
         )
     ],
     "signing in": [
