@@ -28,10 +28,10 @@ const STATES = {
 
 function showLease(lease, scope) {
   const [word, tone] = STATES[lease.state] ?? [lease.state, "warn"];
-  say("state", lease.state !== "held" || claim?.kind !== "person" ? word : live?.driving ? "you drive" : "a person drives");
-  $("state").className = `pill ${tone}`;
   const claim = lease.claim;
   const person = claim?.kind === "person";
+  say("state", lease.state !== "held" || !person ? word : live?.driving ? "you drive" : "a person drives");
+  $("state").className = `pill ${tone}`;
   say("holder", !claim ? "Nobody" : live?.driving ? "You" : person ? "A person" : "An agent");
   say("conversation", person || !claim ? "–" : plain(claim.conversation_id));
   say("epoch", String(lease.epoch));
@@ -67,6 +67,7 @@ function openView() {
     state: (state) => { hidden = state.hidden; live = view; veil(); },
     frame: (stats) => {
       live = view;
+      dirty.add("title"); // no event tells of a title, but it never changes without a picture
       $("live").hidden = false;
       $("picture").hidden = true;
       $("screen").className = "";
@@ -136,7 +137,7 @@ function complain(text, lasting = false) {
 
 let title = "";
 
-/** The active window's, for the caption; asked for no more often than anything else. */
+/** The active window's, for the caption. */
 async function windowTitle() {
   const { windows } = await get("/v1/inventory");
   const active = windows.find((w) => w.active);
