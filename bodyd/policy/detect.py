@@ -260,8 +260,11 @@ def _keys(book: Book, chord: tuple[str, ...], scene: Scene) -> Iterator[Finding]
         if held & _HELD:
             if character and (held & _ALT):
                 yield from _access_key(book, scene)
+            # Control and Enter send a form, or open a link elsewhere.
             if k.name in _RETURNS and field:
                 yield from _submitted(book, scene)
+            elif (k.name in _RETURNS or character == " ") and not field:
+                yield from _pressed(book, scene)
         elif k.name in _RETURNS:
             yield from _written(book, "\n", scene)
         elif k.name in _STEERS and role in names.SLIDERS:

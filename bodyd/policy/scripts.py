@@ -31,9 +31,17 @@ def judge_command(book: Book, text: str) -> Iterator[Finding]:
     if what := leak(book.data, text, ()):
         yield of_kind(Kind.DATA, "text", what)
     plain = _UNQUOTED.sub(lambda found: " " if _SPACED.match(found[0]) else "", text)
+    yield from _called(book, plain)
     for part in dict.fromkeys(map(str.strip, _PARTS.split(plain))):
         if part:
             yield from _judge_pipeline(book, part)
+
+
+def _called(book: Book, text: str) -> Iterator[Finding]:
+    """Functions called in what a command gives to an interpreter: python3 -c "…"."""
+    for name in dict.fromkeys(call for commands in book.commands for call in commands.calls):
+        if f"{name}(" in text:
+            yield of_kind(Kind.DESTRUCTION, f"calls:{name}", name)
 
 
 def _judge_pipeline(book: Book, text: str) -> Iterator[Finding]:
