@@ -264,9 +264,9 @@ class Session:
     def _drive(self, token: str, epoch: int) -> None:
         self._token = token
         self._gestures.forget()
-        self._watcher.say(p.say(p.Said.GRANTED, lease_token=token, epoch=epoch))
         self._hub.veil()
-        self.tell_state()
+        self.tell_state()  # first: whoever has been granted the body knows that it is theirs
+        self._watcher.say(p.say(p.Said.GRANTED, lease_token=token, epoch=epoch))
 
     async def _hand_back(self) -> None:
         token, self._token = self._driving(), None

@@ -292,7 +292,8 @@ async def test_a_browser_sees_every_press_end(world, client):
         errors: list[BodydError] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_keeping_errors, errors, lease, inputs)
-            assert await world.page.until(lambda p: p.entries("drag", "keydown")), errors
+            if not await world.page.until(lambda p: p.entries("drag", "keydown")):
+                raise AssertionError((inputs[0], errors, world.page.entries()[:3], await client.status()))
             await client.revoke()
         after = await client.acquire("the-next")
         await after.screenshot()
