@@ -27,11 +27,7 @@ _PATIENCE = 0.5
 
 
 class Overhearing:
-    """Listens to all clients' SendEvent requests between `start` and `stop`.
-
-    Attributes:
-        works: False once the server has failed to deliver; then nothing is heard.
-    """
+    """Listens to all clients' SendEvent requests between `start` and `stop`."""
 
     def __init__(self, control: XConnection, data: XConnection) -> None:
         """
@@ -48,37 +44,38 @@ class Overhearing:
         self._running = False
         self._marked = False
         self._heard = False
-        self.works = True
+        self._serial = 0  # of the marker: one that comes late is not taken for the next
 
     def start(self) -> None:
-        """From here on; returns once the server listens."""
-        if not self.works:
-            return
+        """From here on; returns once the server listens, or has not begun to in time."""
         self._heard = self._marked = self._running = False
+        self._serial += 1
         self._enable()
         if not self._running:  # another client has destroyed the context, or RECORD is out of order
             self._context = self._made()
             self._enable()
-        self.works = self._running
 
     def stop(self) -> bool:
-        """No longer; whether any client has sent a made-up input event meanwhile, or kept us from hearing."""
-        if not self.works:
-            return False
-        message = event.ClientMessage(
-            window=self._window, client_type=self._marker, data=(32, [0, 0, 0, 0, 0])
-        )
-        self._window.send_event(message)
-        self._control.display.sync()
-        self._until(lambda: self._marked or not self._running)
+        """No longer; whether any client has made up an input event meanwhile, or not all was heard."""
+        if self._running:
+            self._mark()
         if not self._running:  # another client has stopped it, and what came since was not heard
             return True
-        self.works = self._marked
+        heard = self._heard or not self._marked
         display: XObject = self._control.display
         display.record_disable_context(self._context)
         display.sync()
         self._until(lambda: not self._running)
-        return self._heard
+        return heard
+
+    def _mark(self) -> None:
+        """Wait until all that was sent up to now has been heard."""
+        message = event.ClientMessage(
+            window=self._window, client_type=self._marker, data=(32, [self._serial, 0, 0, 0, 0])
+        )
+        self._window.send_event(message)
+        self._control.display.sync()
+        self._until(lambda: self._marked or not self._running)
 
     def _made(self) -> XObject:
         """A new context, disabled."""
@@ -123,7 +120,7 @@ class Overhearing:
     def _judge(self, made_up: bytes) -> None:
         kind = made_up[0] & 0x7F
         if kind == X.ClientMessage and int.from_bytes(made_up[8:12], "little") == self._marker:
-            self._marked = True
+            self._marked |= int.from_bytes(made_up[12:16], "little") == self._serial
         self._heard |= kind in _INPUT
 
     def _until(self, done: Callable[[], bool]) -> None:

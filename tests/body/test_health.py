@@ -160,9 +160,8 @@ async def test_a_frozen_x_server_is_told_and_begins_anew(world, client):
     assert mended(world)[-1] == "display"
     assert not descendants_alive(before["x"]["pid"])
     fresh = await lease.screenshot()
-    assert (
-        await lease.input([{"type": "move", "x": 5, "y": 5}], screenshot_id=fresh.screenshot_id)
-    ).delivery == "confirmed"
+    receipt = await lease.input([{"type": "move", "x": 5, "y": 5}], screenshot_id=fresh.screenshot_id)
+    assert receipt.delivery == "confirmed", receipt
 
 
 async def test_a_killed_x_server_is_red_until_its_successor_is_there(world, client):

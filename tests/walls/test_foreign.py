@@ -61,7 +61,7 @@ async def test_events_that_are_sent_never_go_unnoticed(bare):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(forge)
             await lease.screenshot()
-            receipt = await lease.input([{"type": "type", "text": "abab" * 5}], binding="none")
+            receipt = await lease.input([{"type": "type", "text": "abab" * 500}], binding="none")
             stop.set()
         (typed,) = receipt.inputs
         assert (typed.delivery.outcome, typed.delivery.reason) == ("uncertain", "interference")
