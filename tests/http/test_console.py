@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import wait_all_tasks_blocked
 
 from bodyd.client import BodyClient
 from bodyd.contract.actions import Click, Type
@@ -78,8 +79,7 @@ async def test_an_approval_is_answered_once(services: Any, client: BodyClient):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
-        while not approvals.pending():
-            await trio.lowlevel.checkpoint()
+        await wait_all_tasks_blocked()
         listed = await client._json("GET", "/v1/approvals")
         assert listed["configured"] is True
         assert [one["approval_id"] for one in listed["approvals"]] == ["apr_1"]
