@@ -94,20 +94,20 @@ class Session:
 
     def tell_state(self) -> None:
         """Say who drives, and whether what they see is to be seen here."""
+        self._watcher.say(self._state(), latest="state")
+
+    def _state(self) -> str:
         lease = self._body.lease()
         person = lease.claim is not None and lease.claim.kind is HolderKind.PERSON
         driver = "nobody" if lease.claim is None else "person" if person else "agent"
         if lease.state in (LeaseState.DRAINING, LeaseState.STOPPED, LeaseState.RECOVERY_REQUIRED):
             driver = "nobody"
-        self._watcher.say(
-            p.say(
-                p.Said.STATE,
-                lease=lease.model_dump(mode="json"),
-                driver=driver,
-                yours=self._token is not None and person and driver == "person",
-                hidden=not self._sees(),
-            ),
-            latest="state",
+        return p.say(
+            p.Said.STATE,
+            lease=lease.model_dump(mode="json"),
+            driver=driver,
+            yours=self._token is not None and person and driver == "person",
+            hidden=not self._sees(),
         )
 
     # -- reading and writing ---------------------------------------------------------------------
@@ -265,7 +265,9 @@ class Session:
         self._token = token
         self._gestures.forget()
         self._hub.veil()
-        self.tell_state()  # first: whoever has been granted the body knows that it is theirs
+        self._watcher.say_in_order(
+            self._state(), latest="state"
+        )  # whoever is granted it knows that it is theirs
         self._watcher.say(p.say(p.Said.GRANTED, lease_token=token, epoch=epoch))
 
     async def _hand_back(self) -> None:

@@ -70,8 +70,13 @@ class Watcher:
         return self._under_way[0].sent_at if self._under_way else None
 
     def say(self, word: str, *, latest: str | None = None) -> None:
-        """Send a text message; of several with the same *latest*, the last alone."""
+        """Send a text message; of several with the same *latest*, the last alone, after all others."""
         self._put(word, latest)
+
+    def say_in_order(self, word: str, *, latest: str) -> None:
+        """As `say`, but before whatever is said from here on; it replaces what waits as *latest*."""
+        self._latest.pop(latest, None)
+        self._put(word, None)
 
     def show_cursor(self, picture: bytes) -> None:
         self._put(picture, "cursor")
