@@ -37,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         status = 2 if isinstance(exc, ConfigError) else 1
     except KeyboardInterrupt:
         status = 130
+    except BaseExceptionGroup as group:  # it came while a nursery was open
+        if group.split(KeyboardInterrupt)[1] is not None:
+            raise
+        status = 130
     except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from bodyd.client_record import record
+from bodyd.errors import BodydError
 
 if TYPE_CHECKING:
     from bodyd.client import BodyClient
@@ -16,16 +18,30 @@ if TYPE_CHECKING:
 
 
 async def follow(client: BodyClient, path: Path | None, seconds: float | None) -> None:
-    """Watch until cancelled, for *seconds*, or until the daemon ends; record to *path* if there is one."""
+    """Watch until Ctrl-C, for *seconds*, or until the daemon ends; record to *path* if there is one."""
     try:
-        async with client.stream() as view:
-            with trio.move_on_after(float("inf") if seconds is None else seconds):
-                if path is not None:
-                    await record(view, path, report=_say)
-                else:
-                    await _figures(view)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_cancel_on_signal, nursery.cancel_scope)
+            async with client.stream() as view:
+                with trio.move_on_after(float("inf") if seconds is None else seconds):
+                    if path is not None:
+                        await record(view, path, report=_say)
+                    else:
+                        await _figures(view)
+            nursery.cancel_scope.cancel(reason="enough was seen")
+    except ExceptionGroup as group:
+        if len(group.exceptions) == 1 and isinstance(group.exceptions[0], BodydError):
+            raise group.exceptions[0] from None
+        raise
     finally:
         print()
+
+
+async def _cancel_on_signal(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _number in signals:
+            scope.cancel(reason="a signal")
 
 
 async def _figures(view: View) -> None:

@@ -75,6 +75,7 @@ class _Film:
         self._stream.width, self._stream.height, self._stream.pix_fmt = width, height, "yuv420p"
         self._stream.time_base = self._stream.codec_context.time_base = _MS
         self._stream.options = {"preset": "veryfast", "crf": "23"}
+        self._file.start_encoding()  # opens the file: it must be known now if it can't be written
 
     def add(self, picture: NDArray[np.uint8], at_ms: int) -> None:
         """A frame, shown from *at_ms* on. Blocks."""
